@@ -38,6 +38,7 @@ from benchmarks.workloads import (
     sample_shuffled,
     shuffle_batch,
     snapshot_batches,
+    step_cpu,
     text_vocabulary,
     tuning,
 )
@@ -76,6 +77,7 @@ WORKLOADS: dict[str, Workload] = {
         function_epoch.WORKLOAD,
         *run_overhead.WORKLOADS,
         multi_worker_step.WORKLOAD,
+        step_cpu.WORKLOAD,
         *all_reduce.WORKLOADS,
         launch.WORKLOAD,
         processes_against_devices.WORKLOAD,
