@@ -34,6 +34,7 @@ EXCEPTIONS = {
     "compat.v1.distribute.ReductionToOneDevice.broadcast": _NO_CROSS_DEVICE,
     "compat.v1.distribute.Server": "a server needs to know which task it is",
     "compat.v1.experimental.DynamicRaggedShape": _INTERNAL,
+    "compat.v1.experimental.RowPartition": _INTERNAL,
     "compat.v1.io.TFRecordOptions": "the remaining options of zlib are its defaults",
     "compat.v1.train.Optimizer": "its subclasses are what scripts make",
     "compat.v1.train.SessionRunContext": "estimators make it, without a session",

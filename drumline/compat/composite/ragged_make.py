@@ -14,7 +14,6 @@ from drumline.compat.composite.ragged_index import take_rows
 from drumline.compat.ops import arrays
 from drumline.compat.values import dtypes
 from drumline.compat.values.convert import convert, static
-from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
 from drumline.data.elements.ragged import splits_of
 
@@ -255,53 +254,3 @@ def cross(inputs: Any, name: Any = None) -> RaggedTensor:
 
 def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
-
-
-class DynamicRaggedShape:
-    """The sizes of the dimensions of a ragged tensor, as ``tf.shape`` gives them.
-
-    Args:
-        ragged: the tensor.
-    """
-
-    def __init__(self, ragged: RaggedTensor):
-        self._ragged = ragged
-
-    @property
-    def rank(self) -> int:
-        """The number of dimensions."""
-        return self._ragged.ndim
-
-    @property
-    def inner_shape(self) -> Tensor:
-        """The shape of the innermost values."""
-        return Tensor(np.asarray(tuple(self._ragged.flat_values.shape), np.int64))
-
-    def static_lengths(self, ragged_lengths: bool = True) -> list[Any]:
-        """The size of each dimension; of ragged ones the lengths of their rows."""
-        found: list[Any] = [len(self._ragged)]
-        for level in self._ragged.levels:
-            size = level.uniform_row_length
-            kept = tuple(level.lengths.tolist()) if ragged_lengths else None
-            found.append(kept if size is None else int(size))
-        return [*found, *tuple(self._ragged.flat_values.shape)[1:]]
-
-    def __getitem__(self, index: int) -> Tensor:
-        size = self.static_lengths()[index]
-        if isinstance(size, tuple):
-            raise ValueError(f"Index {index} is not uniform")
-        return Tensor(np.asarray(size, np.int64))
-
-    def static_shape(self) -> TensorShape:
-        """As the tensor's `shape`."""
-        return self._ragged.shape
-
-    def __repr__(self) -> str:
-        parts = [
-            f"({', '.join(map(str, x))})" if isinstance(x, tuple) else str(x)
-            for x in self.static_lengths()
-        ]
-        uniform = self._ragged.ragged_rank
-        return f"<DynamicRaggedShape lengths=[{', '.join(parts)}] num_row_partitions={uniform}>"
-
-    __str__ = __repr__

@@ -516,14 +516,6 @@ def where(condition: Any, x: Any = None, y: Any = None, name: Any = None) -> Any
     return rebuilt(arrays.where(*values))
 
 
-@handles(RaggedTensor, "shape")
-def shape(input: Any, out_type: Any = None, name: Any = None) -> Any:
-    """The row partitions, as ``tf.shape`` of a ragged tensor."""
-    from drumline.compat.composite.ragged_make import DynamicRaggedShape
-
-    return DynamicRaggedShape(input)
-
-
 @handles(RaggedTensor, "size")
 def size(input: Any, out_type: Any = dtypes.int32, name: Any = None) -> Tensor:
     """The number of elements."""

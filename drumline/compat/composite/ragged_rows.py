@@ -1,4 +1,4 @@
-"""What functions of rows do with ragged tensors: those of strings, and ``tf.map_fn``."""
+"""What functions of rows do with ragged tensors: of strings, ``tf.shape`` and ``tf.map_fn``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from drumline.compat.composite.ragged_ops import (
     stack,
     stack_rows,
 )
+from drumline.compat.composite.ragged_shapes import DynamicRaggedShape
 from drumline.compat.io import text
 from drumline.compat.ops import arrays, control_flow, nest
 from drumline.compat.values import dtypes
@@ -88,6 +89,15 @@ def unicode_encode(input: Any, *args: Any, **kwargs: Any) -> Any:
     if input.values.ndim > 1:
         return input.with_values(text.unicode_encode(input.values, *args, **kwargs))
     return text.unicode_encode(input, *args, **kwargs)
+
+
+# Shapes.
+
+
+@handles(RaggedTensor, "shape")
+def shape(input: Any, out_type: Any = None, name: Any = None) -> DynamicRaggedShape:
+    """The row partitions, as ``tf.shape`` of a ragged tensor."""
+    return DynamicRaggedShape.from_tensor(input, out_type or dtypes.int32)
 
 
 # map_fn.

@@ -151,6 +151,7 @@ def _filled(number: int) -> Callable[..., Tensor]:
             return Tensor(np.full(static_shape(shape), value, object))
         return Tensor(np.full(static_shape(shape), value, kind.dtype))
 
+    make.__name__ = make.__qualname__ = ("zeros", "ones")[number]
     return make
 
 

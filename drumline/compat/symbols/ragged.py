@@ -18,8 +18,11 @@ AREA = (
     *area(
         "drumline.compat.composite.ragged_make",
         range_="ragged.range",
-        DynamicRaggedShape="experimental.DynamicRaggedShape",
-        differences={"DynamicRaggedShape": "made by tf.shape only"},
+    ),
+    *same_names(
+        "drumline.compat.composite.ragged_shapes",
+        "experimental.",
+        "DynamicRaggedShape RowPartition",
     ),
     *same_names("drumline.compat.composite.dispatch", "experimental.", _DISPATCH),
     *same_names(
