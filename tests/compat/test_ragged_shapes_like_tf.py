@@ -22,6 +22,9 @@ _PARTITIONS = (
     "R.from_uniform_row_length(2, nvals=6)",
     "R.from_uniform_row_length(0, nrows=3)",
     "R.from_row_lengths([1, 2], dtype=tf.int32)",
+    "R.from_row_lengths([1, 2], dtype_hint=tf.int32)",
+    "R.from_row_lengths(tf.constant([1, 2]))",
+    "R.from_row_lengths(tf.constant([1, 2]), dtype_hint=tf.int64)",
 )
 _OF_PARTITIONS = [
     "row_splits()",

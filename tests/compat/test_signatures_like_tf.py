@@ -33,7 +33,6 @@ EXCEPTIONS = {
     "compat.v1.distribute.NcclAllReduce.broadcast": _NO_CROSS_DEVICE,
     "compat.v1.distribute.ReductionToOneDevice.broadcast": _NO_CROSS_DEVICE,
     "compat.v1.distribute.Server": "a server needs to know which task it is",
-    "compat.v1.experimental.DynamicRaggedShape": _INTERNAL,
     "compat.v1.experimental.RowPartition": _INTERNAL,
     "compat.v1.io.TFRecordOptions": "the remaining options of zlib are its defaults",
     "compat.v1.train.Optimizer": "its subclasses are what scripts make",
