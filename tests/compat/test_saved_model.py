@@ -238,3 +238,78 @@ def test_a_model_without_inputs_is_saved_without_signatures(tmp_path):
 
     tf.saved_model.save(Unbuilt(), tmp_path / "model")
     assert dict(tf.saved_model.load(tmp_path / "model").signatures) == {}
+
+
+class _Pair(tf.experimental.ExtensionType):
+    x: tf.Tensor
+
+
+class _Unsaved(tf.Module):
+    @tf.function
+    def of_pairs(self, pair):
+        return pair.x
+
+    @tf.function
+    def never_called(self, x):
+        return x
+
+
+def test_functions_that_are_not_saved_say_why(tmp_path):
+    module = _Unsaved()
+    module.of_pairs(_Pair(tf.constant(1.0)))
+    tf.saved_model.save(module, tmp_path / "first")
+    tf.saved_model.save(tf.saved_model.load(tmp_path / "first"), tmp_path / "again")
+    for name in ("first", "again"):
+        loaded = tf.saved_model.load(tmp_path / name)
+        with pytest.raises(ValueError, match=r"of_pairs was not saved.*it takes a _Pair.Spec"):
+            loaded.of_pairs(_Pair(tf.constant(1.0)))
+        with pytest.raises(ValueError, match="never_called was not saved.*had not been called"):
+            loaded.never_called(1.0)
+
+
+def test_what_a_strategy_ran_is_saved(tmp_path):
+    class Draws(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.generator = tf.random.Generator.from_seed(0)
+
+        @tf.function
+        def __call__(self):
+            return self.generator.normal([])
+
+    strategy = tf.distribute.MirroredStrategy(["cpu:0"])
+    with strategy.scope():
+        module = Draws()
+    strategy.run(module)
+    tf.saved_model.save(module, tmp_path / "m")
+    expected = strategy.run(module).numpy()
+    assert tf.saved_model.load(tmp_path / "m")().numpy() == expected
+
+
+def test_numbers_are_cast_for_a_loaded_function(tmp_path):
+    module = tf.Module()
+    module.double = tf.function(
+        lambda x: 2 * x, input_signature=[tf.TensorSpec([], tf.float32, "x")]
+    )
+    tf.saved_model.save(module, tmp_path / "m")
+    loaded = tf.saved_model.load(tmp_path / "m")
+    for value in (5, 5.0, np.int64(5), np.float64(5)):
+        found = loaded.double(value)
+        assert found.numpy() == 10.0 and found.dtype == tf.float32
+    with pytest.raises(ValueError, match="Could not find matching"):
+        loaded.double(tf.constant(5))
+
+
+def test_a_program_that_needs_sizes_names_them(tmp_path):
+    module = tf.Module()
+    module.flat = tf.function(
+        lambda x: tf.reshape(x, [-1, 4]), input_signature=[tf.TensorSpec([None, None, None])]
+    )
+    with pytest.raises(ValueError, match=r"depends on the sizes that are None there: give them"):
+        tf.saved_model.save(module, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+    module.flat = tf.function(
+        module.flat.python_function, input_signature=[tf.TensorSpec([None, 2, 2])]
+    )
+    tf.saved_model.save(module, tmp_path / "m")
+    assert tf.saved_model.load(tmp_path / "m").flat(tf.ones([3, 2, 2])).shape == (3, 4)

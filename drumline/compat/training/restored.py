@@ -101,6 +101,9 @@ def _restored(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> RestoredOb
             signed = each.get("has_signature", False)
             made = RestoredFunction(each["name"], each["parameters"], traces, signed)
         functions.setdefault(each["object"], {})[each["name"]] = made
+    for each in about.get("unsaved", ()):
+        made = RestoredFunction(each["name"], None, [], problem=each["problem"])
+        functions.setdefault(each["object"], {})[each["name"]] = made
     objects = about["objects"]
     known: dict[int, Any] = {}
 
@@ -272,6 +275,20 @@ class RestoredTrace:
         """Those of its model that are trained."""
         return tuple(each for each in self._variables if each.trainable)
 
+    def with_numbers_cast(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with numbers of Python and numpy as tensors of the types it takes."""
+        kinds = (bool, int, float, np.generic)
+
+        def cast(spec: Any, value: Any) -> Any:
+            if not isinstance(spec, ArraySpec) or not isinstance(value, kinds):
+                return value
+            return Tensor(convert(value.item() if hasattr(value, "item") else value, spec.dtype))
+
+        by_name = {name: cast(self._kwargs.get(name), value) for name, value in kwargs.items()}
+        return tuple(map(cast, self._args, args)) + tuple(args[len(self._args) :]), by_name
+
     def problem(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
         """Why it does not take these arguments; None if it does."""
         if len(args) != len(self._args) or kwargs.keys() != self._kwargs.keys():
@@ -370,6 +387,7 @@ class RestoredFunction:
         parameters: names, kinds and defaults of its parameters; None if they are not known.
         traces: a function for each kind.
         has_signature: whether it had an ``input_signature``.
+        problem: why it is known for no arguments.
 
     Attributes:
         input_signature: the specs of its arguments if it had such a signature, else None.
@@ -381,10 +399,12 @@ class RestoredFunction:
         parameters: Any,
         traces: Sequence[RestoredTrace],
         has_signature: bool = False,
+        problem: str = "",
     ):
         self.name = self.__name__ = name
         self.parameters = parameters
         self.concrete_functions = list(traces)
+        self.problem = problem
         self.input_signature: tuple[Any, ...] | None = None
         if has_signature:
             self.input_signature = traces[0].structured_input_signature[0]
@@ -412,6 +432,10 @@ class RestoredFunction:
         for trace in self.concrete_functions:
             if trace.problem(given, named) is None:
                 return trace.compute(given, named)
+        for trace in self.concrete_functions:
+            cast = trace.with_numbers_cast(given, named)
+            if trace.problem(*cast) is None:
+                return trace.compute(*cast)
         raise self._no_match((given, named))
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> RestoredTrace:
@@ -439,6 +463,8 @@ class RestoredFunction:
         return bound.args, bound.kwargs
 
     def _no_match(self, given: Any) -> ValueError:
+        if self.problem:
+            return ValueError(f"{self.name} was not saved with its model: {self.problem}")
         shown = [_arguments(each.structured_input_signature) for each in self.concrete_functions]
         options = "\n\n".join(f"Option {at + 1}:\n{text}" for at, text in enumerate(shown))
         return ValueError(

@@ -39,6 +39,12 @@ from drumline.training.state_scope import StateScope
 DEFAULT_SERVING_SIGNATURE_DEF_KEY = "serving_default"
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _RANKS = range(6)
+_UNKNOWN_SIZE: type[Exception] = (
+    jax.errors.InconclusiveDimensionOperation
+    if hasattr(jax.errors, "InconclusiveDimensionOperation")
+    else jax.core.InconclusiveDimensionOperation  # of jax 0.8
+)
+_NOT_TRACED = (TypeError, ValueError, IndexError, _UNKNOWN_SIZE)
 _SEED = "seed_generator_state"
 _KERAS_OWN = set(vars(keras.Layer())) | {"_functional", "_nested_inputs"}
 
@@ -176,6 +182,7 @@ class _SavedObjects:
     Attributes:
         nodes: for each object what it is, with its children by key.
         functions: the functions of the objects among them, by the object's number and name.
+        unsaved: the functions that are not saved, by the same, and why.
         variables: all of them.
     """
 
@@ -183,6 +190,7 @@ class _SavedObjects:
         self.nodes: list[dict[str, Any]] = []
         self.functions: dict[int, dict[str, list[_Specialization]]] = {}
         self.about_functions: dict[tuple[int, str], dict[str, Any]] = {}
+        self.unsaved: dict[tuple[int, str], str] = {}
         self.variables: list[Any] = []
         self._numbers: dict[int, int | None] = {}
         self._alive: list[Any] = []
@@ -262,9 +270,22 @@ class _SavedObjects:
                 if _is_portable(args) and _is_portable(kwargs)
             ]
             self._add_traces(number, name, traces, about)
+            if not given:
+                self.unsaved[number, name] = (
+                    "it had not been called, and so was known for no arguments: call it, or its "
+                    "get_concrete_function, before it is saved"
+                )
+            elif not traces:
+                self.unsaved[number, name] = (
+                    f"it takes a {' and a '.join(_other_kinds(given))}, and only tensors, numbers "
+                    "and strings are saved as arguments: save a function of their tensors that "
+                    "calls it"
+                )
 
     def _add_loaded(self, number: int, name: str, function: RestoredFunction) -> None:
         traces = function.concrete_functions
+        if not traces:
+            self.unsaved[number, name] = function.problem
         for each in traces:
             self._add_variables(each)
         about = {
@@ -343,6 +364,10 @@ class _SavedObjects:
                 for each in self.variables
             ],
             "functions": functions,
+            "unsaved": [
+                {"object": number, "name": name, "problem": problem}
+                for (number, name), problem in self.unsaved.items()
+            ],
             "signatures": signatures,
         }
         arrays = {f"variable/{at}": np.asarray(v.value) for at, v in enumerate(self.variables)}
@@ -388,17 +413,24 @@ class _SavedObjects:
             ]
             try:
                 payload, program = self._program(name, trace, known)
-            except (TypeError, ValueError, IndexError) as error:
+            except _NOT_TRACED as error:
                 problem = error  # the function may be for tensors of other ranks
                 if not unknown:
-                    raise
+                    break
                 continue
             payloads.append(payload)
             ranks = [spec.shape.rank for spec in known]
             programs.append({"payload": len(payloads) - 1, "ranks": ranks, **program})
         if not programs:
             assert problem is not None
-            raise problem
+            if all(spec.shape.is_fully_defined() for spec in specs):
+                raise problem
+            taken = ", ".join(map(str, specs))
+            raise ValueError(
+                f"{name} cannot be saved for {taken}, as its program depends on the sizes that are "
+                f"None there: give them in its input_signature, or to get_concrete_function, such "
+                f"as tf.TensorSpec([None, 28, 28, 1]) ({problem})"
+            ) from problem
         return about | {"programs": programs}
 
     def _program(
@@ -460,7 +492,7 @@ class _SavedObjects:
         with jax.enable_x64(True):
             try:
                 exported = export(shared=False)
-            except (TypeError, ValueError):
+            except _NOT_TRACED:
                 if sum(None in spec.shape[:1] for spec in specs) < 2:
                     raise
                 exported = export(shared=True)  # the first dimensions are one batch
@@ -520,6 +552,18 @@ def _is_portable(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_portable, value))
     return value is None or isinstance(value, (ArraySpec, bool, int, float, str))
+
+
+def _other_kinds(given: Any) -> list[str]:
+    """The names of the classes of leaves that are not portable."""
+    found: set[str] = set()
+
+    def note(leaf: Any) -> None:
+        if not _is_portable(leaf):
+            found.add(type(leaf).__name__)
+
+    map_structure(note, list(given))
+    return sorted(found)
 
 
 def _parameters(function: TensorFunction, skip: int) -> list[Any] | None:
