@@ -8,7 +8,9 @@ import pytest
 
 import drumline.compat.tf as ours
 
-theirs = pytest.importorskip("tensorflow", reason="TensorFlow is the reference")
+theirs = pytest.importorskip(
+    "tensorflow", reason="compares with TensorFlow, which the reference extra has"
+)
 
 _PARTITIONS = (
     "R.from_row_lengths([5, 3, 2])",

@@ -314,3 +314,24 @@ def test_a_concrete_function_may_read_the_file_that_its_argument_names(tmp_path)
         _ = function.structured_outputs
     with pytest.raises((OSError, tf.errors.OpError), match="No such file"):
         function(tf.constant(str(tmp_path / "none")))
+
+
+def test_concrete_functions_refuse_other_arguments():
+    concrete = tf.function(lambda a, b=2.0: a * b).get_concrete_function(
+        tf.TensorSpec([2], tf.float32)
+    )
+    assert str(concrete.function_type) == (
+        "(a: TensorSpec(shape=(2,), dtype=tf.float32, name=None), b: Literal[2.0]) -> "
+        "TensorSpec(shape=(2,), dtype=tf.float32, name=None)"
+    )
+    for other in (tf.constant([1, 2]), tf.constant(["a", "b"])):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="as a was expected to be a float"):
+            concrete(other)
+    for other in ([1.0, 2.0], (1.0, 2.0), tf.ones([3]), 1.0):
+        with pytest.raises(TypeError, match=r"takes|Can not cast"):
+            concrete(other)
+    assert concrete(np.ones(2, np.float32)).numpy().tolist() == [2.0, 2.0]
+    scalar = tf.function(lambda a: a + 1).get_concrete_function(tf.TensorSpec([], tf.float32))
+    assert scalar(5).numpy() == 6.0 and scalar(5).dtype == tf.float32
+    with pytest.raises(TypeError, match="takes no RaggedTensorSpec"):
+        tf.function(lambda a: a).get_concrete_function(tf.RaggedTensorSpec([None, None]))

@@ -26,7 +26,7 @@ from drumline.compat.ops.host import Checks
 from drumline.compat.training.variable import CreatedWhileTraced
 from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
 from drumline.compat.values.convert import convert
-from drumline.compat.values.errors import OpError
+from drumline.compat.values.errors import InvalidArgumentError, OpError
 from drumline.compat.values.specs import ArraySpec, TypeSpec
 from drumline.compat.values.tensor import Tensor
 from drumline.data.functions.native.symbol import ValueNeedsPython
@@ -67,6 +67,8 @@ class TensorFunction(Function):
 
     def _call(self, bound: tuple[Any, ...], /, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = map_structure(_argument, args), map_structure(_argument, kwargs)
+        if is_staging():  # it becomes part of who calls it, and is yet known for these arguments
+            self.note_trace((*bound, *args), kwargs)
         if self._specs is not None:
             args, kwargs = unwrap(args), unwrap(kwargs)
         elif self._given_signature is not None:
@@ -295,6 +297,22 @@ class _UnknownResults:
         return "<unknown>"
 
 
+class FunctionType(inspect.Signature):
+    """A signature of specs, as ``tf.types.experimental.FunctionType``."""
+
+    def __str__(self) -> str:
+        shown = (f"{name}: {_typed(each.annotation)}" for name, each in self.parameters.items())
+        return f"({', '.join(shown)}) -> {_typed(self.return_annotation)}"
+
+    def __repr__(self) -> str:
+        parameters = (
+            f"  {name} ({each.kind.name}): {_typed(each.annotation)}"
+            for name, each in self.parameters.items()
+        )
+        lines = ["Input Parameters:", *parameters]
+        return "\n".join([*lines, "Output Type:", f"  {_typed(self.return_annotation)}"])
+
+
 class ConcreteFunction:
     """A function for one kind of arguments: for tensors of these specs.
 
@@ -327,6 +345,7 @@ class ConcreteFunction:
             name: map_structure(functools.partial(_spec, name), value)
             for name, value in call.arguments.items()
         }
+        map_structure(self._refuse, list(self._parameters.values()))
         call.arguments.update(self._parameters)
         general = compiled.general_arguments(bound, (call.args, call.kwargs))
         if general is not None:
@@ -343,6 +362,15 @@ class ConcreteFunction:
             self._outputs = self._specs_of_results()
         args, kwargs = self.structured_input_signature
         compiled.note_trace((*bound, *args), kwargs)
+
+    def _refuse(self, leaf: Any) -> None:
+        """Refuse specs of what a concrete function does not take."""
+        if isinstance(leaf, TypeSpec) and not isinstance(leaf, _KNOWN_SPECS):
+            raise TypeError(
+                f"{self.name}: a concrete function takes no {leaf!r}. Call the tf.function, which "
+                "takes them, or have a function of their parts, such as the flat_values and "
+                "nested_row_splits of a ragged tensor."
+            )
 
     def _specs_of_results(self) -> Any:
         """The specs of the results; dimensions that follow from unknown ones are unknown."""
@@ -439,15 +467,26 @@ class ConcreteFunction:
             "jax.jit: look at it with jax.make_jaxpr, or print the function's signature."
         )
 
+    @property
+    def inference_fn(self) -> Any:
+        """There is none."""
+        raise AttributeError(
+            f"{self.name} has no graph, and so no inference_fn of one: call {self.name} itself."
+        )
+
+    @property
+    def function_type(self) -> FunctionType:
+        """Its signature, whose annotations are the specs of what it takes and gives."""
+        parameters = [
+            each.replace(annotation=self._parameters[name], default=inspect.Parameter.empty)
+            for name, each in self._signature.parameters.items()
+            if name in self._parameters
+        ]
+        return FunctionType(parameters, return_annotation=self._outputs)
+
     def pretty_printed_signature(self, verbose: bool = True) -> str:
         """What it takes and gives, as text."""
-        kinds = {name: each.kind.name for name, each in self._signature.parameters.items()}
-        if not verbose:
-            shown = (f"{name}: {_typed(value)}" for name, value in self._parameters.items())
-            return f"({', '.join(shown)}) -> {_typed(self._outputs)}"
-        lines = ["Input Parameters:"]
-        lines += [f"  {name} ({kinds[name]}): {_typed(v)}" for name, v in self._parameters.items()]
-        return "\n".join([*lines, "Output Type:", f"  {_typed(self._outputs)}"])
+        return repr(self.function_type) if verbose else str(self.function_type)
 
     def __str__(self) -> str:
         return f"ConcreteFunction {self.pretty_printed_signature()}"
@@ -476,7 +515,7 @@ class ConcreteFunction:
         call = self._signature.bind_partial(*args, **kwargs)
         for name, expected in self._parameters.items():
             if name in call.arguments:
-                self._check(name, expected, call.arguments[name])
+                call.arguments[name] = self._checked(name, expected, call.arguments[name])
             elif _has_tensors(expected):
                 raise TypeError(f"{self.name} missing required argument: {name}")
             else:
@@ -488,34 +527,46 @@ class ConcreteFunction:
     def _flat(self, args: Any, kwargs: Any, error: TypeError) -> inspect.BoundArguments:
         """The arguments where tensors alone are passed, in their order or by their names."""
         inputs = self.inputs
-        named = {str(spec.name): spec for spec in inputs}
         rest = inputs[len(args) :]
         if len(args) > len(inputs) or {str(spec.name) for spec in rest} != kwargs.keys():
             raise TypeError(
                 f"Binding inputs to tf.function failed due to `{error}`: {self.name} takes "
                 f"{self.pretty_printed_signature(verbose=False)}"
             ) from None
-        values = iter([*args, *(kwargs[str(spec.name)] for spec in rest)])
-        for spec, value in zip(inputs, args, strict=False):
-            self._check(str(spec.name), spec, value)
-        for name, value in kwargs.items():
-            self._check(name, named[name], value)
+        given = [
+            self._checked(str(spec.name), spec, value)
+            for spec, value in zip(
+                inputs, [*args, *(kwargs[str(spec.name)] for spec in rest)], strict=True
+            )
+        ]
+        values = iter(given)
         filled = map_structure(lambda leaf: _filled(leaf, lambda _: next(values)), self._parameters)
         call = self._signature.bind_partial()
         call.arguments = filled
         return call
 
-    def _check(self, name: str, expected: Any, value: Any) -> None:
-        """Refuse an argument that is not what the function was traced for."""
+    def _checked(self, name: str, expected: Any, value: Any) -> Any:
+        """An argument, a tensor if one is expected; refused unless it was traced for such."""
         if isinstance(expected, ArraySpec):
+            if isinstance(value, (list, tuple, dict)):
+                raise TypeError(f"{self.name} takes {expected}, not a {type(value).__name__}")
             given = Tensor(convert(value, None if hasattr(value, "dtype") else expected.dtype))
+            if given.dtype != expected.dtype:
+                raise InvalidArgumentError(
+                    None,
+                    None,
+                    f"cannot compute {self.name} as {name} was expected to be a "
+                    f"{expected.dtype.name} tensor but is a {given.dtype.name} tensor: cast it, or "
+                    "call the tf.function, which is compiled for other arguments.",
+                )
             if not expected.is_compatible_with(given):
                 raise TypeError(
                     "Binding inputs to tf.function failed due to `Can not cast TensorSpec(shape="
                     f"{tuple(given.shape)}, dtype={given.dtype!r}) to {expected}`: {self.name} was "
                     "traced for the latter; get another concrete function, or call the tf.function."
                 )
-        elif isinstance(expected, ExtensionTypeSpec):
+            return given
+        if isinstance(expected, ExtensionTypeSpec):
             if not expected.is_compatible_with(value):
                 raise TypeError(
                     f"Binding inputs to tf.function failed due to `Can not cast {value!r:.200} to "
@@ -524,6 +575,7 @@ class ConcreteFunction:
         elif not _has_tensors(expected) and expected is not value:
             if type(expected) is not type(value) or expected != value:
                 raise TypeError(f"{self.name} was traced for {name}={expected!r}, not {value!r}")
+        return value
 
 
 def _core_checks(signature: Sequence[Any]) -> bool:
