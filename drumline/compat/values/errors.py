@@ -20,6 +20,8 @@ class OpError(Exception):
     def __init__(
         self, node_def: Any = None, op: Any = None, message: str = "", error_code: int | None = None
     ):
+        if isinstance(node_def, str) and op is None and not message:
+            node_def, message = None, node_def  # Keras makes errors of their messages alone
         super().__init__(message)
         self.node_def = node_def
         self.op = op
