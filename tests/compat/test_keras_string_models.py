@@ -113,3 +113,37 @@ def test_a_list_of_strings_is_one_input(first_input):
     np.testing.assert_array_equal(predicted, model.predict(np.array(given, object), verbose=0))
     np.testing.assert_allclose(model(given), predicted, rtol=1e-5)
     assert model.predict(["good"], verbose=0).shape == (1, 1)
+
+
+class Ids(layers.Layer):
+    """A user's layer of strings."""
+
+    def __init__(self):
+        super().__init__()
+        words = tf.lookup.KeyValueTensorInitializer(["good", "bad"], [0, 1], tf.string, tf.int64)
+        self.table = tf.lookup.StaticVocabularyTable(words, 1)
+
+    def call(self, words):
+        return self.table.lookup(words)
+
+
+def test_layers_of_users_get_strings():
+    ids = Ids()
+    for words in (tf.constant(["bad", "good", "film"]), np.array(["bad", "good", "film"], object)):
+        assert np.asarray(ids(words)).tolist() == [1, 0, 2]
+    batches = tf.data.Dataset.from_tensor_slices(["bad", "film", "good"]).batch(2).map(ids)
+    assert [each.numpy().tolist() for each in batches] == [[1, 2], [0]]
+    # What is set while it is called is as it was.
+    assert ids._convert_input_args and not ids._allow_non_tensor_positional_args
+
+
+def test_a_layer_that_fails_on_strings_takes_numbers_afterwards():
+    class Doubled(layers.Layer):
+        def call(self, x):
+            return x * 2.0
+
+    doubled = Doubled()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="(?s)Doubled.call.*string tensor"):
+        doubled(tf.constant(["a"]))
+    assert doubled(np.ones(2)).numpy().tolist() == [2.0, 2.0]
+    assert doubled._convert_input_args

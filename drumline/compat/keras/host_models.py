@@ -236,11 +236,13 @@ def _has_strings(inputs: Any) -> bool:
 
 
 def with_host_results(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Layer.__call__``: models take strings, and what the host made of them."""
+    """Wrap ``Layer.__call__``: strings are taken, and by models what the host made of them."""
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(self, keras.Model) or not args:
+        if not args:
             return call(self, *args, **kwargs)
+        if not isinstance(self, keras.Model):
+            return _called_with_text(call, self, args, kwargs)
         if _of_host(args[0]):
             return _rest(self, args[0], kwargs)
         given = _without_tables(args[0])
@@ -255,6 +257,22 @@ def with_host_results(call: Callable[..., Any]) -> Callable[..., Any]:
         return wrap(_rest(self, plan.on_host(_flat_inputs(self, unwrap(given))), kwargs))
 
     return called
+
+
+def _called_with_text(call: Callable[..., Any], layer: Any, args: Any, kwargs: Any) -> Any:
+    """Call a layer, which gets strings as they are if it is of a user's class.
+
+    Keras would make arrays of JAX's of all arguments, which hold no strings.
+    """
+    of_keras = type(layer).__module__.partition(".")[0] == "keras"
+    if of_keras or not layer._convert_input_args or not _has_strings(args[0]):
+        return call(layer, *args, **kwargs)
+    allowed = layer._allow_non_tensor_positional_args
+    layer._convert_input_args, layer._allow_non_tensor_positional_args = False, True
+    try:
+        return call(layer, *args, **kwargs)
+    finally:
+        layer._convert_input_args, layer._allow_non_tensor_positional_args = True, allowed
 
 
 def with_host_call(call: Callable[..., Any]) -> Callable[..., Any]:
