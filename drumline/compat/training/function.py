@@ -68,7 +68,7 @@ class TensorFunction(Function):
     def _call(self, bound: tuple[Any, ...], /, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = map_structure(_argument, args), map_structure(_argument, kwargs)
         if is_staging():  # it becomes part of who calls it, and is yet known for these arguments
-            self.note_trace((*bound, *args), kwargs)
+            self.note_trace((*bound, *wrap(args)), wrap(kwargs))
         if self._specs is not None:
             args, kwargs = unwrap(args), unwrap(kwargs)
         elif self._given_signature is not None:
