@@ -2,7 +2,7 @@
 
 from drumline.compat.symbols.table import area
 
-_MODULE = "drumline.compat.v1.estimator."
+_MODULE = "drumline.estimator."
 
 
 def _both(names: str) -> str:
@@ -33,7 +33,11 @@ AREA = (
             "experimental_max_worker_delay_secs"
         },
     ),
-    *area(_MODULE + "estimator", Estimator=_both("Estimator"), differences={"Estimator": _TRACED}),
+    *area(
+        "drumline.compat.v1.estimator",
+        TensorEstimator=_both("Estimator"),
+        differences={"TensorEstimator": _TRACED},
+    ),
     *area(
         _MODULE + "train_and_evaluate",
         TrainSpec=_both("TrainSpec"),

@@ -10,6 +10,7 @@ import numpy as np
 from drumline.compat.ops.nn import functions as nn
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
+from drumline.estimator.graph import running
 
 
 class WeightedReduction:
@@ -86,6 +87,9 @@ def compute_weighted_loss(
             f"weights can not be broadcast to values. values.shape={each.shape}, "
             f"weights.shape={factor.shape}"
         )
+    call = running()
+    if call is not None:  # as in TensorFlow, the last loss says what that of all replicas is
+        call.sums_loss = reduction == WeightedReduction.SUM
     weighted = each * factor
     if reduction == WeightedReduction.NONE:
         return Tensor(weighted)

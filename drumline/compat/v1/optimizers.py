@@ -12,11 +12,11 @@ from keras import ops
 from drumline.compat.ops.arrays import zeros
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.training.variable import TensorVariable
-from drumline.compat.v1.graph import GraphOp, ModelCall, running
 from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
+from drumline.estimator.graph import GraphOp, ModelCall, running
 
 
 class _Momentum(keras.optimizers.SGD):
@@ -136,7 +136,9 @@ class FormerOptimizer:
         chosen = list(found) if isinstance(found, (list, tuple)) else [found]
         if call.building or not call.training:
             return [(zeros(tuple(each.shape), each.dtype), each) for each in chosen]
-        value = value / call.replicas if call.replicas > 1 else value
+        # Replicas' gradients are added: of a mean each has its share, of a sum its part.
+        if call.replicas > 1 and not call.sums_loss:
+            value = value / call.replicas
         with call.tape.stop_recording():
             gradients = call.tape.gradient(value, chosen, output_gradients=grad_loss)
         return list(zip(gradients, chosen, strict=True))

@@ -21,11 +21,11 @@ import numpy as np
 from drumline.compat.ops.arrays import zeros
 from drumline.compat.training.scopes import NameScope
 from drumline.compat.training.variable import TensorVariable
-from drumline.compat.v1.graph import default_graph
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.convert import static_shape
 from drumline.distribute import VariableAggregation, VariableSynchronization
+from drumline.estimator.graph import default_graph
 
 
 class ReuseMode(enum.Enum):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from drumline import train
-from drumline.compat.data.dataset import TensorDataset
-from drumline.compat.training.function import TensorFunction
-from drumline.compat.v1.estimator.spec import EstimatorSpec, ModeKeys
-from drumline.compat.v1.graph import ModelGraph
-from drumline.compat.v1.variables import fresh_scopes
-from drumline.compat.values.boundary import map_structure
-from drumline.compat.values.tensor import Tensor
+from drumline.estimator.graph import ModelGraph
+from drumline.estimator.spec import EstimatorSpec, ModeKeys
+from drumline.estimator.values import ModelValues
 
 
 class ModelRun:
@@ -28,6 +24,7 @@ class ModelRun:
         strategy: on whose replicas steps run; None for this process alone.
         params: what functions get that take ``params``.
         config: what functions get that take ``config``.
+        values: what it computes with.
 
     Attributes:
         graph: the variables.
@@ -46,13 +43,15 @@ class ModelRun:
         strategy: Any,
         params: Any,
         config: Any,
+        values: ModelValues,
     ):
+        self._values = values
         self._model_fn = model_fn
         self._mode = mode
         self._strategy = strategy
         self._options = {"params": params, "config": config}
         with self._scope():
-            self.graph = ModelGraph(mode)
+            self.graph = ModelGraph(mode, values)
         batches = self._batches_of(input_fn)
         first = next(batches, None)
         if first is None:
@@ -60,9 +59,10 @@ class ModelRun:
         self._batches = itertools.chain([first], batches)
         # Of the host: variables may be on several devices.
         local = first if strategy is None else strategy.experimental_local_results(first)[0]
-        local = map_structure(lambda leaf: Tensor(leaf.numpy()), local)
-        with self._scope(), self.graph.build():
+        local = values.map(values.on_host, local)
+        with self._scope(), self.graph.build() as call:
             self.spec: EstimatorSpec = self._call(*_features_and_labels(local))
+        self._sums_loss = call.sums_loss
         self._run = self._step_function()
         self.checkpoint = train.Checkpoint(variables=self._saved())
 
@@ -71,11 +71,15 @@ class ModelRun:
         return self._batches
 
     def step(self, batch: Any) -> Any:
-        """Run a step; the replicas' mean of the loss, or the predictions."""
+        """Run a step; the loss of all replicas, or the predictions."""
         found = self._run(batch)
         if self._strategy is None:
             return found
-        return self._strategy.reduce("MEAN", found, axis=None)
+        return self._strategy.reduce("SUM" if self._sums_loss else "MEAN", found, axis=None)
+
+    def global_step(self) -> int:
+        """How many steps were made."""
+        return int(self._values.as_numpy(self.graph.global_step))
 
     def restore(self, path: str | None) -> None:
         """Give variables their values of a checkpoint; None leaves them as they are.
@@ -115,8 +119,7 @@ class ModelRun:
             raise ValueError(
                 f"{_name(self._model_fn)} does not take labels, but input_fn returns labels."
             )
-        with fresh_scopes():
-            found = self._model_fn(features, **given)
+        found = self._model_fn(features, **given)
         if not isinstance(found, EstimatorSpec):
             raise ValueError(
                 f"{_name(self._model_fn)} should return an EstimatorSpec, not "
@@ -135,19 +138,21 @@ class ModelRun:
         def estimator_step(features: Any, labels: Any = None) -> Any:
             with graph.call():
                 spec = self._call(features, labels)
+            if mode == ModeKeys.TRAIN and self._values.counts_steps:
+                graph.global_step.assign_add(1)
             return spec.predictions if mode == ModeKeys.PREDICT else spec.loss
 
         if self._strategy is None:
-            compiled = TensorFunction(estimator_step)
+            compiled = self._values.compiled(estimator_step)
             return lambda batch: compiled(*_arguments(batch))
         return lambda batch: self._strategy.run(estimator_step, args=_arguments(batch))
 
     def _batches_of(self, input_fn: Callable[..., Any]) -> Iterator[Any]:
         if self._strategy is None:
-            return iter(_dataset(self._input(input_fn, None), input_fn))
+            return iter(self._dataset(self._input(input_fn, None), input_fn))
 
         def made(context: Any) -> Any:
-            return _dataset(self._input(input_fn, context), input_fn)
+            return self._dataset(self._input(input_fn, context), input_fn)
 
         return iter(self._strategy.distribute_datasets_from_function(made))
 
@@ -160,19 +165,15 @@ class ModelRun:
             given["input_context"] = context
         return input_fn(**given)
 
-
-def _dataset(made: Any, input_fn: Callable[..., Any]) -> Any:
-    """The dataset that an input_fn gives; tensors are those of every step, as in a graph."""
-    if isinstance(made, TensorDataset):
-        return made
-    parts = made if isinstance(made, tuple) else (made,)
-    if not all(isinstance(part, (Tensor, Mapping)) or part is None for part in parts):
-        raise TypeError(
-            f"{_name(input_fn)} must return a tf.data.Dataset, or tensors as (features, labels), "
-            f"not {type(made).__name__}"
-        )
-    every: Any = TensorDataset.from_tensors(made)
-    return every.repeat()
+    def _dataset(self, made: Any, input_fn: Callable[..., Any]) -> Any:
+        """The dataset that an input_fn gives; values are those of every step, as in a graph."""
+        found = self._values.dataset(made)
+        if found is None:
+            raise TypeError(
+                f"{_name(input_fn)} must return a Dataset, or the values of every step as "
+                f"(features, labels), not {type(made).__name__}"
+            )
+        return found
 
 
 def _features_and_labels(batch: Any) -> tuple[Any, Any]:

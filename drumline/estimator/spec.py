@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import keras
 
-from drumline.compat.values.tensor import Tensor
-
 
 class ModeKeys:
     """What a model_fn is called for, as ``tf.estimator.ModeKeys``."""
@@ -114,7 +112,7 @@ class EstimatorSpec(_Fields):
 
 
 def _scalar(loss: Any) -> Any:
-    if not isinstance(loss, Tensor):
+    if not hasattr(loss, "shape") or not hasattr(loss, "dtype"):
         raise TypeError(f"EstimatorSpec: loss must be a tensor, not {type(loss).__name__}")
     if tuple(loss.shape) == (1,):
         return loss[0]

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from drumline.compat.v1.estimator.estimator import Estimator
-from drumline.compat.v1.estimator.hooks import CheckpointSaverListener
-from drumline.compat.v1.estimator.train_loop import saved_step
+from drumline.estimator.estimator import Estimator
+from drumline.estimator.hooks import CheckpointSaverListener
+from drumline.estimator.train_loop import saved_step
 
 _log = logging.getLogger("drumline")
 _POLL_SECONDS = 1.0
@@ -147,9 +147,7 @@ def train_and_evaluate(
     """
     for value, kind in ((estimator, Estimator), (train_spec, TrainSpec), (eval_spec, EvalSpec)):
         if not isinstance(value, kind):
-            raise TypeError(
-                f"train_and_evaluate takes a tf.estimator.{kind.__name__}, not {value!r}"
-            )
+            raise TypeError(f"train_and_evaluate takes an object of {kind.__name__}, not {value!r}")
     config = estimator.config
     if not config.in_cluster:
         return _alone(estimator, train_spec, eval_spec)

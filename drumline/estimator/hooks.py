@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from drumline.compat.values.boundary import map_structure
-from drumline.compat.values.convert import convert
+from drumline.estimator.graph import get_global_step
+from drumline.estimator.values import ModelValues
 
 
 class SessionRunArgs(NamedTuple):
@@ -131,14 +131,12 @@ class StopAtStepHook(SessionRunHook):
         self._step: Any = None
 
     def begin(self) -> None:
-        from drumline.compat.v1.variables import get_global_step
-
         self._step = get_global_step()
 
     def after_create_session(self, session: Any, coord: Any) -> None:
         if self._last_step is None:
             assert self._num_steps is not None
-            self._last_step = int(self._step.numpy()) + self._num_steps
+            self._last_step = int(np.asarray(self._step.value)) + self._num_steps
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         return SessionRunArgs(self._step)
@@ -154,18 +152,20 @@ class Hooks:
 
     Args:
         hooks: users' hooks.
+        values: what steps compute with.
 
     Raises:
         TypeError: one is no hook.
     """
 
-    def __init__(self, hooks: Iterable[Any]):
+    def __init__(self, hooks: Iterable[Any], values: ModelValues):
+        self._values = values
         self._hooks = list(hooks)
         for each in self._hooks:
             if not isinstance(each, SessionRunHook):
                 raise TypeError(
                     f"All hooks must be `SessionRunHook` instances, given: {each!r}. Derive it "
-                    "from tf.estimator.SessionRunHook."
+                    f"from {values.module}.SessionRunHook."
                 )
         self._asked: list[tuple[SessionRunHook, SessionRunContext, Any]] = []
 
@@ -187,13 +187,23 @@ class Hooks:
         wanted = [(hook, _fetches(hook.before_run(context))) for hook in self._hooks]
         result = step()
         for hook, fetches in wanted:
-            hook.after_run(context, SessionRunValues(map_structure(_fetched, fetches)))
+            hook.after_run(context, SessionRunValues(self._values.map(self._fetched, fetches)))
         return result, context.stop_requested
 
     def end(self) -> None:
         """After the last step."""
         for hook in self._hooks:
             hook.end(None)
+
+    def _fetched(self, leaf: Any) -> Any:
+        if leaf is None:
+            return None
+        if not isinstance(leaf, keras.Variable):
+            raise TypeError(
+                f"SessionRunArgs: hooks fetch variables, not {type(leaf).__name__}: a step's "
+                "tensors are gone after it. Keep the value in a variable that model_fn assigns."
+            )
+        return self._values.as_numpy(leaf)[()]
 
 
 def _fetches(asked: SessionRunArgs | None) -> Any:
@@ -202,14 +212,3 @@ def _fetches(asked: SessionRunArgs | None) -> Any:
     if asked.feed_dict is not None or asked.options is not None:
         raise NotImplementedError("SessionRunArgs(feed_dict=, options=): there are no sessions")
     return asked.fetches
-
-
-def _fetched(leaf: Any) -> Any:
-    if leaf is None:
-        return None
-    if not isinstance(leaf, keras.Variable):
-        raise TypeError(
-            f"SessionRunArgs: hooks fetch variables, not {type(leaf).__name__}: a step's tensors "
-            "are gone after it. Keep the value in a tf.Variable that model_fn assigns."
-        )
-    return np.asarray(convert(leaf))[()]

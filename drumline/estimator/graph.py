@@ -11,21 +11,18 @@ import contextlib
 import functools
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
-import numpy as np
 
 from drumline._changes import full_name, note
-from drumline.compat.training.scopes import in_scope
-from drumline.compat.training.tape import TensorTape
-from drumline.compat.training.variable import TensorVariable, variable_creator_scope
-from drumline.distribute import VariableAggregation, get_strategy
+from drumline.distribute import Variable, get_strategy
+from drumline.estimator.values import ModelValues
 from drumline.keras import internals
 
 _WHY = "a model_fn is called again for each trace, and gets the variables of its first call"
-_OFF = "do not use tf.estimator"
+_OFF = "do not use dl.estimator or tf.estimator"
 
 
 class GraphOp:
@@ -61,27 +58,39 @@ def default_graph() -> ModelGraph | None:
     return _running.graph if _running.call is None else _running.call.graph
 
 
+def get_global_step() -> Any:
+    """The variable that counts the steps of the Estimator that this code is in: int32, scalar.
+
+    In a model_fn, and in hooks. The step adds 1 to it.
+
+    Raises:
+        RuntimeError: no Estimator runs here.
+    """
+    graph = default_graph()
+    if graph is None:
+        raise RuntimeError(
+            "get_global_step: no Estimator runs here; call it in a model_fn, or in a hook."
+        )
+    return graph.global_step
+
+
 class ModelGraph:
     """The variables of a model_fn, by name.
 
     Attributes:
         mode: for what it is called: one of `ModeKeys`.
+        values: what model_fn computes with.
         variables: in the order in which they were made, `global_step` among them.
         global_step: counts steps, int64.
         local: those of metrics, which no checkpoint holds, by their ids.
     """
 
-    def __init__(self, mode: str):
+    def __init__(self, mode: str, values: ModelValues):
         _install()
         self.local: set[int] = set()
         self.mode = mode
-        self.global_step = TensorVariable(
-            np.int64(0),
-            trainable=False,
-            name="global_step",
-            dtype="int64",
-            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
-        )
+        self.values = values
+        self.global_step = values.global_step()
         self.variables: dict[str, Any] = {"global_step": self.global_step}
         self._initial: list[tuple[Any, Any]] = []
         self._built = False
@@ -115,11 +124,7 @@ class ModelGraph:
         call, before = ModelCall(self), _running.call
         _running.call = call
         try:
-            with (
-                internals.fresh_object_names(),
-                variable_creator_scope(call.create),
-                call.tape,
-            ):
+            with internals.fresh_object_names(), self.values.called(call):
                 yield call
         finally:
             _running.call = before
@@ -149,12 +154,14 @@ class ModelCall:
 
     Attributes:
         graph: what it is a call of.
-        tape: records what it computes, for ``minimize``.
+        tape: records what it computes, for ``minimize``, where `ModelValues` sets one.
+        sums_loss: whether the replicas' losses are parts of a sum, and not of a mean.
     """
 
     def __init__(self, graph: ModelGraph):
         self.graph = graph
-        self.tape = TensorTape(persistent=True)
+        self.tape: Any = None
+        self.sums_loss = False
         self._counts: Counter[str] = Counter()
         self._given: set[int] = set()
 
@@ -173,12 +180,12 @@ class ModelCall:
         """How many replicas make a step together."""
         return int(get_strategy().num_replicas_in_sync)
 
-    def create(self, next_creator: Any, **kwargs: Any) -> Any:
-        """Make one of ``tf.Variable``, or give that of the first call."""
-        name = self._unique(in_scope(kwargs.get("name") or "Variable"))
+    def create(self, name: str, make: Callable[[], Any]) -> Any:
+        """Make a variable of a class that is not Keras's, or give that of the first call."""
+        name = self._unique(name)
         known = self.graph.known(name)
         if known is None:
-            known = self.graph.variables[name] = next_creator(**kwargs)
+            known = self.graph.variables[name] = make()
         return known
 
     def take(self, name: str) -> tuple[str, Any]:
@@ -208,8 +215,8 @@ def _install() -> None:
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
         call = _running.call
-        # Those of subclasses are made through `variable_creator_scope`.
-        if call is None or cls is not keras.Variable:
+        # Those of the look-alike's classes are made through its creators.
+        if call is None or cls not in (keras.Variable, Variable):
             return make(cls)
         name, known = call.take(kwargs.get("name") or "variable")
         if known is None:

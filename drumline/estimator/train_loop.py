@@ -8,11 +8,10 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from drumline import train
-from drumline.compat.training import summaries
-from drumline.compat.v1.estimator.config import RunConfig
-from drumline.compat.v1.estimator.hooks import CheckpointSaverListener, Hooks
-from drumline.compat.v1.estimator.model_run import ModelRun
+from drumline import summary, train
+from drumline.estimator.config import RunConfig
+from drumline.estimator.hooks import CheckpointSaverListener, Hooks
+from drumline.estimator.model_run import ModelRun
 from drumline.training.checkpoint import file_format
 
 _log = logging.getLogger("drumline")
@@ -70,7 +69,7 @@ class TrainLoop:
         )
         self._writer = None
         if config.is_chief and config.save_summary_steps:
-            self._writer = summaries.create_file_writer(config.model_dir)
+            self._writer = summary.create_file_writer(config.model_dir)
         self._saved = -1
         self._saved_at = time.monotonic()
 
@@ -121,7 +120,7 @@ class TrainLoop:
                 _log.info("loss = %g, step = %d", value, step)
             if self._writer is not None and step % self._config.save_summary_steps == 0:
                 with self._writer.as_default():
-                    summaries.scalar("loss", value, step=step)
+                    summary.scalar("loss", value, step=step)
             if self._is_due(step):
                 stop = self._save(step) or stop
         return value, step
@@ -152,4 +151,4 @@ class TrainLoop:
         return True in wishes
 
     def _global_step(self) -> int:
-        return int(self._run.graph.global_step.numpy())
+        return self._run.global_step()

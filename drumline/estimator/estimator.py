@@ -1,4 +1,4 @@
-"""``tf.estimator.Estimator``: trains, evaluates and predicts with a model_fn, from checkpoints."""
+"""``Estimator``: trains, evaluates and predicts with a model_fn, from checkpoints."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from drumline.compat.training import summaries
-from drumline.compat.v1.estimator.config import RunConfig
-from drumline.compat.v1.estimator.hooks import Hooks
-from drumline.compat.v1.estimator.model_run import ModelRun
-from drumline.compat.v1.estimator.spec import ModeKeys, prediction_rows
-from drumline.compat.v1.estimator.train_loop import TrainLoop, saved_step, saved_values
-from drumline.compat.values.boundary import map_structure
-from drumline.compat.values.convert import convert
+from drumline import summary
+from drumline.estimator.config import RunConfig
+from drumline.estimator.hooks import Hooks
+from drumline.estimator.model_run import ModelRun
+from drumline.estimator.spec import ModeKeys, prediction_rows
+from drumline.estimator.train_loop import TrainLoop, saved_step, saved_values
+from drumline.estimator.values import ARRAYS, ModelValues
 from drumline.training.checkpoint import file_format
 
 _log = logging.getLogger("drumline")
@@ -45,6 +44,8 @@ class Estimator:
         NotImplementedError: with ``warm_start_from``.
     """
 
+    values: ModelValues = ARRAYS
+
     def __init__(
         self,
         model_fn: Callable[..., Any],
@@ -62,7 +63,10 @@ class Estimator:
             config = RunConfig(**config)
         config = RunConfig() if config is None else config
         if not isinstance(config, RunConfig):
-            raise ValueError(f"config must be a tf.estimator.RunConfig, not {config!r}")
+            raise ValueError(f"config must be a RunConfig, not {config!r}")
+        for strategy in (config.train_distribute, config.eval_distribute):
+            if strategy is not None:
+                self.values.check_strategy(strategy)
         chosen = None if model_dir is None else os.fspath(model_dir)
         if chosen and config.model_dir and chosen != config.model_dir:
             raise ValueError(
@@ -165,7 +169,7 @@ class Estimator:
             keras.utils.set_random_seed(self._config.tf_random_seed)
         run = self._run(input_fn, ModeKeys.TRAIN, self._config.train_distribute)
         chief = run.spec.training_chief_hooks if self._config.is_chief else ()
-        all_hooks = Hooks([*(hooks or ()), *run.spec.training_hooks, *chief])
+        all_hooks = Hooks([*(hooks or ()), *run.spec.training_hooks, *chief], self.values)
         loop = TrainLoop(run, self._config, all_hooks, saving_listeners or ())
         with run.graph.as_default():
             loop.run(latest, steps, max_steps)
@@ -202,7 +206,7 @@ class Estimator:
                 f"Could not find trained model in model_dir: {self.model_dir}; call train first."
             )
         run = self._run(input_fn, ModeKeys.EVAL, self._config.eval_distribute)
-        all_hooks = Hooks([*(hooks or ()), *run.spec.evaluation_hooks])
+        all_hooks = Hooks([*(hooks or ()), *run.spec.evaluation_hooks], self.values)
         losses = []
         with run.graph.as_default():
             all_hooks.begin()
@@ -215,9 +219,12 @@ class Estimator:
                     break
             all_hooks.end()
         metrics = run.spec.eval_metric_ops
-        found = {metric: np.float32(convert(value.result())) for metric, value in metrics.items()}
+        found = {
+            metric: np.float32(self.values.as_numpy(value.result()))
+            for metric, value in metrics.items()
+        }
         found["loss"] = np.float32(np.mean([float(loss) for loss in losses]))
-        step = int(run.graph.global_step.numpy())
+        step = run.global_step()
         self._write_summaries(found, step, name)
         _log.info("Saving dict for global step %d: %s", step, found)
         return dict(sorted({**found, "global_step": np.int64(step)}.items()))
@@ -250,7 +257,7 @@ class Estimator:
             )
         run = self._run(input_fn, ModeKeys.PREDICT, None)
         prediction_rows(run.spec.predictions, predict_keys)
-        all_hooks = Hooks([*(hooks or ()), *run.spec.prediction_hooks])
+        all_hooks = Hooks([*(hooks or ()), *run.spec.prediction_hooks], self.values)
         with run.graph.as_default():
             all_hooks.begin()
             run.restore(path)
@@ -258,11 +265,9 @@ class Estimator:
         for batch in run.batches():
             with run.graph.as_default():
                 found, stop = all_hooks.run(lambda batch=batch: run.step(batch))  # type: ignore[misc]
-            values = map_structure(
-                lambda leaf: np.asarray(convert(leaf)), prediction_rows(found, predict_keys)
-            )
+            values = self.values.map(self.values.as_numpy, prediction_rows(found, predict_keys))
             if yield_single_examples:
-                yield from _rows(values)
+                yield from self._rows(values)
             else:
                 yield values
             if stop:
@@ -271,7 +276,9 @@ class Estimator:
             all_hooks.end()
 
     def _run(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> ModelRun:
-        return ModelRun(self._model_fn, input_fn, mode, strategy, self.params, self._config)
+        return ModelRun(
+            self._model_fn, input_fn, mode, strategy, self.params, self._config, self.values
+        )
 
     def _saved_values(self) -> dict[str, np.ndarray]:
         path = self.latest_checkpoint()
@@ -282,20 +289,19 @@ class Estimator:
     def _write_summaries(self, found: Mapping[str, Any], step: int, name: str | None) -> None:
         if not self._config.is_chief and self._config.task_type != "evaluator":
             return
-        writer = summaries.create_file_writer(self.eval_dir(name))
+        writer = summary.create_file_writer(self.eval_dir(name))
         with writer.as_default():
             for metric, value in found.items():
-                summaries.scalar(metric, value, step=step)
+                summary.scalar(metric, value, step=step)
         writer.close()
 
-
-def _rows(values: Any) -> Iterator[Any]:
-    sizes: list[int] = []
-    map_structure(lambda leaf: sizes.append(len(leaf)), values)
-    if len(set(sizes)) != 1:
-        raise ValueError(
-            f"Predictions of one batch have different numbers of rows: {sizes}; pass "
-            "yield_single_examples=False."
-        )
-    for row in range(sizes[0]):
-        yield map_structure(operator.itemgetter(row), values)
+    def _rows(self, values: Any) -> Iterator[Any]:
+        sizes: list[int] = []
+        self.values.map(lambda leaf: sizes.append(len(leaf)), values)
+        if len(set(sizes)) != 1:
+            raise ValueError(
+                f"Predictions of one batch have different numbers of rows: {sizes}; pass "
+                "yield_single_examples=False."
+            )
+        for row in range(sizes[0]):
+            yield self.values.map(operator.itemgetter(row), values)

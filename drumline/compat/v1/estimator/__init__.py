@@ -1,1 +1,0 @@
-"""``tf.estimator``: models as functions of features, labels and a mode, with checkpoints."""

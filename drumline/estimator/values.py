@@ -1,0 +1,89 @@
+"""What a model_fn's values are: drumline's arrays, or the tensors of what stands upon it.
+
+`Estimator` asks its `ModelValues` for all in which the two differ. The look-alike of TensorFlow
+derives one from it, and nothing else of this room knows of tensors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from drumline import data, distribute
+from drumline.distribute import VariableAggregation
+
+if TYPE_CHECKING:
+    from drumline.estimator.graph import ModelCall
+
+
+class ModelValues:
+    """How arrays of drumline's come into a model_fn, and out of it; a base class for others.
+
+    Attributes:
+        counts_steps: whether the step adds 1 to the global step, as here; else ``train_op`` does.
+        module: the name of the module for messages.
+    """
+
+    counts_steps = True
+    module = "dl.estimator"
+
+    def check_strategy(self, strategy: Any) -> None:
+        """Check that steps of this kind run on a strategy.
+
+        Raises:
+            TypeError: they do not.
+        """
+        if not isinstance(strategy, distribute.Strategy):
+            raise TypeError(f"RunConfig: {strategy!r} is no strategy of dl.distribute")
+
+    def dataset(self, made: Any) -> Any:
+        """The dataset that an input_fn returned; None if it returned something else.
+
+        What is no dataset are the features and labels of every step.
+        """
+        if isinstance(made, data.Dataset):
+            return made
+        parts = made if isinstance(made, tuple) else (made,)
+        if not all(
+            isinstance(part, (np.ndarray, jax.Array, Mapping, type(None))) for part in parts
+        ):
+            return None
+        return data.Dataset.from_tensors(made).repeat()
+
+    def map(self, function: Callable[[Any], Any], nested: Any) -> Any:
+        """The function's results for the leaves of nested values."""
+        return jax.tree.map(function, nested)
+
+    def on_host(self, leaf: Any) -> Any:
+        """A value of one replica, as model_fn gets it in its first call."""
+        return np.asarray(leaf)
+
+    def as_numpy(self, leaf: Any) -> np.ndarray:
+        """A variable, or a value of a step's, as an array of numpy's."""
+        return np.asarray(getattr(leaf, "value", leaf))
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A step without a strategy, compiled."""
+        return distribute.function(function)
+
+    def global_step(self) -> Any:
+        """A new variable that counts steps."""
+        return distribute.Variable(
+            np.int32(0),
+            trainable=False,
+            name="global_step",
+            dtype="int32",
+            aggregation=VariableAggregation.ONLY_FIRST_REPLICA,
+        )
+
+    def called(self, call: ModelCall) -> contextlib.AbstractContextManager[Any]:
+        """A block in which model_fn is called."""
+        return contextlib.nullcontext()
+
+
+ARRAYS = ModelValues()
+"""Those of ``dl.estimator``."""
