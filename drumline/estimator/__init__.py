@@ -4,6 +4,7 @@ As ``tf.estimator``, of which TensorFlow 2.15 was the last to have it. A ``model
 models, layers and optimizers, and gets the arrays of a ``dl.data.Dataset``.
 """
 
+from drumline.estimator import experimental
 from drumline.estimator.config import RunConfig
 from drumline.estimator.estimator import Estimator
 from drumline.estimator.graph import get_global_step
@@ -17,22 +18,39 @@ from drumline.estimator.hooks import (
 )
 from drumline.estimator.spec import EstimatorSpec, ModeKeys
 from drumline.estimator.train_and_evaluate import EvalSpec, TrainSpec, train_and_evaluate
-from drumline.estimator.train_loop import NanLossDuringTrainingError
+from drumline.estimator.training_hooks import (
+    CheckpointSaverHook,
+    FinalOpsHook,
+    LoggingTensorHook,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    ProfilerHook,
+    SecondOrStepTimer,
+    StepCounterHook,
+)
 
 __all__ = [
+    "CheckpointSaverHook",
     "CheckpointSaverListener",
     "Estimator",
     "EstimatorSpec",
     "EvalSpec",
+    "FinalOpsHook",
+    "LoggingTensorHook",
     "ModeKeys",
     "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "ProfilerHook",
     "RunConfig",
+    "SecondOrStepTimer",
     "SessionRunArgs",
     "SessionRunContext",
     "SessionRunHook",
     "SessionRunValues",
+    "StepCounterHook",
     "StopAtStepHook",
     "TrainSpec",
+    "experimental",
     "get_global_step",
     "train_and_evaluate",
 ]

@@ -124,6 +124,11 @@ class RunConfig:
         return self.task_type in ("worker", "master") and self.task_id == 0
 
     @property
+    def num_ps_replicas(self) -> int:
+        """How many parameter servers the cluster has."""
+        return len(self.cluster_spec.as_dict().get("ps", ()))
+
+    @property
     def num_worker_replicas(self) -> int:
         """How many processes train, the chief among them."""
         jobs = self.cluster_spec.as_dict()

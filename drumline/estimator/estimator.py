@@ -169,7 +169,9 @@ class Estimator:
             keras.utils.set_random_seed(self._config.tf_random_seed)
         run = self._run(input_fn, ModeKeys.TRAIN, self._config.train_distribute)
         chief = run.spec.training_chief_hooks if self._config.is_chief else ()
-        all_hooks = Hooks([*(hooks or ()), *run.spec.training_hooks, *chief], self.values)
+        all_hooks = Hooks(
+            [*(hooks or ()), *run.spec.training_hooks, *chief], self.values, run.watched
+        )
         loop = TrainLoop(run, self._config, all_hooks, saving_listeners or ())
         with run.graph.as_default():
             loop.run(latest, steps, max_steps)
@@ -205,12 +207,33 @@ class Estimator:
             raise ValueError(
                 f"Could not find trained model in model_dir: {self.model_dir}; call train first."
             )
+        return self._evaluate(input_fn, steps, hooks, name, lambda run: run.restore(path))
+
+    def evaluate_with(
+        self,
+        values: Mapping[str, np.ndarray],
+        input_fn: Callable[..., Any],
+        steps: int | None = None,
+        hooks: Iterable[Any] | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """As `evaluate`, of variables' values by name in place of a checkpoint's."""
+        return self._evaluate(input_fn, steps, hooks, name, lambda run: run.assign(values))
+
+    def _evaluate(
+        self,
+        input_fn: Callable[..., Any],
+        steps: int | None,
+        hooks: Iterable[Any] | None,
+        name: str | None,
+        give: Callable[[ModelRun], None],
+    ) -> dict[str, Any]:
         run = self._run(input_fn, ModeKeys.EVAL, self._config.eval_distribute)
-        all_hooks = Hooks([*(hooks or ()), *run.spec.evaluation_hooks], self.values)
+        all_hooks = Hooks([*(hooks or ()), *run.spec.evaluation_hooks], self.values, run.watched)
         losses = []
         with run.graph.as_default():
             all_hooks.begin()
-            run.restore(path)
+            give(run)
             all_hooks.started()
             for batch in run.batches():
                 loss, stop = all_hooks.run(lambda batch=batch: run.step(batch))  # type: ignore[misc]
@@ -257,7 +280,7 @@ class Estimator:
             )
         run = self._run(input_fn, ModeKeys.PREDICT, None)
         prediction_rows(run.spec.predictions, predict_keys)
-        all_hooks = Hooks([*(hooks or ()), *run.spec.prediction_hooks], self.values)
+        all_hooks = Hooks([*(hooks or ()), *run.spec.prediction_hooks], self.values, run.watched)
         with run.graph.as_default():
             all_hooks.begin()
             run.restore(path)

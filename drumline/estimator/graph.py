@@ -82,6 +82,9 @@ class ModelGraph:
         values: what model_fn computes with.
         variables: in the order in which they were made, `global_step` among them.
         global_step: counts steps, int64.
+        checkpoint: of what `saved` gives; None until model_fn was called.
+        keep_checkpoints: how many; None for all.
+        spans_processes: whether several processes make its steps.
         local: those of metrics, which no checkpoint holds, by their ids.
     """
 
@@ -90,6 +93,9 @@ class ModelGraph:
         self.local: set[int] = set()
         self.mode = mode
         self.values = values
+        self.checkpoint: Any = None
+        self.keep_checkpoints: int | None = None
+        self.spans_processes = False
         self.global_step = values.global_step()
         self.variables: dict[str, Any] = {"global_step": self.global_step}
         self._initial: list[tuple[Any, Any]] = []

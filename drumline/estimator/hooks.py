@@ -76,6 +76,10 @@ class SessionRunHook:
         ...         run_context.request_stop()
     """
 
+    tensors: Any = None
+    """What `after_run` gets in place of `before_run`'s fetches, if it is not None: nested
+    variables, and, for the hooks of an `EstimatorSpec`, what model_fn has computed."""
+
     def begin(self) -> None:
         """Before the variables have values."""
 
@@ -147,19 +151,51 @@ class StopAtStepHook(SessionRunHook):
             run_context.request_stop()
 
 
+def check_listeners(listeners: Iterable[Any] | None) -> list[CheckpointSaverListener]:
+    """The listeners as a list.
+
+    Raises:
+        TypeError: one is none.
+    """
+    found = list(listeners or ())
+    for each in found:
+        if not isinstance(each, CheckpointSaverListener):
+            raise TypeError(
+                f"saving_listeners must be a list of CheckpointSaverListener, given: {each!r}"
+            )
+    return found
+
+
+def step_tensors(hook: SessionRunHook, values: ModelValues) -> list[Any]:
+    """What a hook wants to know of a step's own values, in their order."""
+    found: list[Any] = []
+    values.map(
+        lambda leaf: None if isinstance(leaf, keras.Variable) else found.append(leaf), hook.tensors
+    )
+    return found
+
+
 class Hooks:
     """The hooks of one call of an Estimator's methods.
 
     Args:
         hooks: users' hooks.
         values: what steps compute with.
+        of_steps: gives the values of a hook's `step_tensors` in the last step; None if there are
+            none.
 
     Raises:
         TypeError: one is no hook.
     """
 
-    def __init__(self, hooks: Iterable[Any], values: ModelValues):
+    def __init__(
+        self,
+        hooks: Iterable[Any],
+        values: ModelValues,
+        of_steps: Callable[[Any], Any] | None = None,
+    ):
         self._values = values
+        self._of_steps = of_steps
         self._hooks = list(hooks)
         for each in self._hooks:
             if not isinstance(each, SessionRunHook):
@@ -168,6 +204,14 @@ class Hooks:
                     f"from {values.module}.SessionRunHook."
                 )
         self._asked: list[tuple[SessionRunHook, SessionRunContext, Any]] = []
+
+    def any_is(self, kind: type) -> bool:
+        """Whether there is a hook of a class."""
+        return any(isinstance(hook, kind) for hook in self._hooks)
+
+    def add(self, hook: SessionRunHook) -> None:
+        """Add one of the Estimator's own."""
+        self._hooks.append(hook)
 
     def begin(self) -> None:
         """Before the variables have values."""
@@ -187,13 +231,35 @@ class Hooks:
         wanted = [(hook, _fetches(hook.before_run(context))) for hook in self._hooks]
         result = step()
         for hook, fetches in wanted:
-            hook.after_run(context, SessionRunValues(self._values.map(self._fetched, fetches)))
+            if hook.tensors is not None:
+                results = self._of_step(hook)
+            else:
+                results = self._values.map(self._fetched, fetches)
+            hook.after_run(context, SessionRunValues(results))
         return result, context.stop_requested
 
     def end(self) -> None:
         """After the last step."""
         for hook in self._hooks:
             hook.end(None)
+
+    def _of_step(self, hook: SessionRunHook) -> Any:
+        """A hook's tensors and variables as numpy's values."""
+        if not step_tensors(hook, self._values):
+            return self._values.map(self._fetched, hook.tensors)
+        found = None if self._of_steps is None else self._of_steps(hook)
+        if found is None:
+            raise ValueError(
+                f"{type(hook).__name__} watches what model_fn computes, and is none of the hooks "
+                "of its EstimatorSpec: return it there, as training_hooks."
+            )
+        left = iter(found)
+        return self._values.map(
+            lambda leaf: self._values.as_numpy(
+                leaf if isinstance(leaf, keras.Variable) else next(left)
+            )[()],
+            hook.tensors,
+        )
 
     def _fetched(self, leaf: Any) -> Any:
         if leaf is None:

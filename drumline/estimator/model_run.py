@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from drumline import train
 from drumline.estimator.graph import ModelGraph
-from drumline.estimator.spec import EstimatorSpec, ModeKeys
+from drumline.estimator.hooks import SessionRunHook, step_tensors
+from drumline.estimator.spec import EstimatorSpec, ModeKeys, hooks_of
 from drumline.estimator.values import ModelValues
 
 
@@ -62,9 +63,14 @@ class ModelRun:
         local = values.map(values.on_host, local)
         with self._scope(), self.graph.build() as call:
             self.spec: EstimatorSpec = self._call(*_features_and_labels(local))
-        self._sums_loss = call.sums_loss
+        # As in TensorFlow, evaluations give the mean of the replicas' losses, whatever they are.
+        self._sums_loss = call.sums_loss and mode == ModeKeys.TRAIN
         self._run = self._step_function()
         self.checkpoint = train.Checkpoint(variables=self._saved())
+        self.graph.checkpoint = self.checkpoint
+        self.graph.keep_checkpoints = config.keep_checkpoint_max or None
+        self.graph.spans_processes = strategy is not None and strategy.spans_processes
+        self._watched: list[list[Any]] = []
 
     def batches(self) -> Iterator[Any]:
         """The batches, the first one too."""
@@ -72,14 +78,29 @@ class ModelRun:
 
     def step(self, batch: Any) -> Any:
         """Run a step; the loss of all replicas, or the predictions."""
-        found = self._run(batch)
+        found, self._watched = self._run(batch)
         if self._strategy is None:
             return found
         return self._strategy.reduce("SUM" if self._sums_loss else "MEAN", found, axis=None)
 
+    def watched(self, hook: SessionRunHook) -> list[Any] | None:
+        """What a hook of model_fn's watches, of the last step and the first replica."""
+        for each, found in zip(hooks_of(self.spec), self._watched, strict=True):
+            if each is hook:
+                if self._strategy is None:
+                    return found
+                return [self._strategy.experimental_local_results(one)[0] for one in found]
+        return None
+
     def global_step(self) -> int:
         """How many steps were made."""
         return int(self._values.as_numpy(self.graph.global_step))
+
+    def assign(self, values: Mapping[str, Any]) -> None:
+        """Give the variables that checkpoints hold their values, by name; others stay."""
+        for name, variable in self._saved().items():
+            if name in values:
+                variable.assign(values[name])
 
     def restore(self, path: str | None) -> None:
         """Give variables their values of a checkpoint; None leaves them as they are.
@@ -140,7 +161,8 @@ class ModelRun:
                 spec = self._call(features, labels)
             if mode == ModeKeys.TRAIN and self._values.counts_steps:
                 graph.global_step.assign_add(1)
-            return spec.predictions if mode == ModeKeys.PREDICT else spec.loss
+            watched = [step_tensors(hook, self._values) for hook in hooks_of(spec)]
+            return spec.predictions if mode == ModeKeys.PREDICT else spec.loss, watched
 
         if self._strategy is None:
             compiled = self._values.compiled(estimator_step)

@@ -111,6 +111,13 @@ class EstimatorSpec(_Fields):
         )
 
 
+def hooks_of(spec: EstimatorSpec) -> tuple[Any, ...]:
+    """The hooks that a model_fn returned for its mode."""
+    if spec.mode == ModeKeys.TRAIN:
+        return (*spec.training_hooks, *spec.training_chief_hooks)
+    return spec.evaluation_hooks if spec.mode == ModeKeys.EVAL else spec.prediction_hooks
+
+
 def _scalar(loss: Any) -> Any:
     if not hasattr(loss, "shape") or not hasattr(loss, "dtype"):
         raise TypeError(f"EstimatorSpec: loss must be a tensor, not {type(loss).__name__}")

@@ -10,8 +10,13 @@ from typing import Any
 
 from drumline import summary, train
 from drumline.estimator.config import RunConfig
-from drumline.estimator.hooks import CheckpointSaverListener, Hooks
+from drumline.estimator.hooks import Hooks, check_listeners
 from drumline.estimator.model_run import ModelRun
+from drumline.estimator.training_hooks import (
+    CheckpointSaverHook,
+    NanLossDuringTrainingError,
+    StepCounterHook,
+)
 from drumline.training.checkpoint import file_format
 
 _log = logging.getLogger("drumline")
@@ -33,13 +38,6 @@ def saved_step(path: str) -> int:
     return int(saved_values(path)["global_step"])
 
 
-class NanLossDuringTrainingError(RuntimeError):
-    """The loss is NaN, as ``tf.estimator.NanLossDuringTrainingError``."""
-
-    def __str__(self) -> str:
-        return "NaN loss during training: lower the learning rate, or look for NaNs in the input."
-
-
 class TrainLoop:
     """Trains until the data, the steps or a hook end it, and saves checkpoints meanwhile.
 
@@ -57,12 +55,13 @@ class TrainLoop:
         self._run = run
         self._config = config
         self._hooks = hooks
-        self._listeners = list(listeners)
-        for each in self._listeners:
-            if not isinstance(each, CheckpointSaverListener):
-                raise TypeError(
-                    f"saving_listeners must be a list of CheckpointSaverListener, given: {each!r}"
-                )
+        self._listeners = check_listeners(listeners)
+        self._saves = not hooks.any_is(CheckpointSaverHook)
+        if self._listeners and not self._saves:
+            raise ValueError(
+                "saving_listeners are called by RunConfig's checkpoints, in whose place is a "
+                "CheckpointSaverHook: pass them to it, as listeners."
+            )
         assert config.model_dir is not None
         self._manager = train.CheckpointManager(
             run.checkpoint, config.model_dir, config.keep_checkpoint_max or None, "model.ckpt"
@@ -70,6 +69,8 @@ class TrainLoop:
         self._writer = None
         if config.is_chief and config.save_summary_steps:
             self._writer = summary.create_file_writer(config.model_dir)
+            if config.log_step_count_steps is not None:
+                hooks.add(StepCounterHook(config.log_step_count_steps, summary_writer=self._writer))
         self._saved = -1
         self._saved_at = time.monotonic()
 
@@ -89,21 +90,24 @@ class TrainLoop:
         step = self._global_step()
         last = max_steps if steps is None else step + steps
         stop = False
-        if latest is None:
+        if latest is None and self._saves:
             stop = self._save(step)
         else:
             self._saved = step
         try:
             loss, step = self._steps(step, last, stop)
+            self._finish(step)
         finally:
             if self._writer is not None:
                 self._writer.close()
-        if self._saved != step:
+        _log.info("Loss for final step: %s.", loss)
+
+    def _finish(self, step: int) -> None:
+        if self._saved != step and self._saves:
             self._save(step)
         for listener in self._listeners:
             listener.end(None, step)
         self._hooks.end()
-        _log.info("Loss for final step: %s.", loss)
 
     def _steps(self, step: int, last: int | None, stop: bool) -> tuple[float | None, int]:
         began, loss, value = step, None, None
@@ -127,6 +131,8 @@ class TrainLoop:
 
     def _is_due(self, step: int) -> bool:
         """Whether to save a checkpoint now: the same in all processes."""
+        if not self._saves:
+            return False
         if self._config.save_checkpoints_steps is not None:
             return step - self._saved >= int(self._config.save_checkpoints_steps)
         if self._config.save_checkpoints_secs is None:

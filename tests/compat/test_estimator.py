@@ -207,3 +207,30 @@ def test_an_evaluator_ends_with_the_last_checkpoint(tmp_path, monkeypatch):
     command = [sys.executable, "-c", _TASK, str(tmp_path)]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert output.strip() == "evaluated" and list((tmp_path / "eval").iterdir())
+
+
+@pytest.mark.parametrize("reduction", ["SUM", "MEAN"])
+def test_replicas_add_losses_that_are_sums(tmp_path, reduction):
+    def summed(features, labels, mode):
+        weight = tf.Variable(tf.zeros([4]), name="weight")
+        loss = tf.compat.v1.losses.mean_squared_error(
+            tf.ones_like(labels, tf.float32),
+            tf.linalg.matvec(features, weight),
+            reduction=getattr(tf.compat.v1.losses.Reduction, reduction),
+        )
+        optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.01)
+        step = tf.compat.v1.train.get_global_step()
+        return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=optimizer.minimize(loss, step))
+
+    def data(batch):
+        return lambda: tf.data.Dataset.from_tensor_slices((ROWS, LABELS)).batch(batch)
+
+    strategy = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    config = tf.estimator.RunConfig(train_distribute=strategy, eval_distribute=strategy)
+    two = tf.estimator.Estimator(summed, tmp_path / "two", config).train(data(8), steps=3)
+    one = tf.estimator.Estimator(summed, tmp_path / "one").train(data(16), steps=3)
+    expected = one.get_variable_value("weight")
+    np.testing.assert_allclose(two.get_variable_value("weight"), expected, rtol=1e-5)
+    # Evaluations give the mean of the replicas' losses in TensorFlow too.
+    losses = [two.evaluate(data(8))["loss"], one.evaluate(data(8))["loss"]]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)

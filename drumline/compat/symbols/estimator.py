@@ -49,10 +49,39 @@ AREA = (
         },
     ),
     *area(
-        _MODULE + "train_loop",
-        NanLossDuringTrainingError=(
-            "estimator.NanLossDuringTrainingError compat.v1.train.NanLossDuringTrainingError"
-        ),
+        _MODULE + "training_hooks",
+        {
+            name: f"estimator.{name} compat.v1.train.{name}"
+            for name in (
+                "NanLossDuringTrainingError",
+                "SecondOrStepTimer",
+                "CheckpointSaverHook",
+                "StepCounterHook",
+                "LoggingTensorHook",
+                "NanTensorHook",
+                "FinalOpsHook",
+                "ProfilerHook",
+            )
+        },
+        InMemoryEvaluatorHook=_both("experimental.InMemoryEvaluatorHook"),
+        differences={
+            "LoggingTensorHook": "tensors are those of model_fn, for the hooks that it returns; "
+            "not names of operations",
+            "CheckpointSaverHook": "savers and scaffolds are refused",
+        },
+    ),
+    *area(
+        _MODULE + "early_stopping",
+        {
+            name: _both(f"experimental.{name}")
+            for name in (
+                "make_early_stopping_hook",
+                "stop_if_higher_hook",
+                "stop_if_lower_hook",
+                "stop_if_no_increase_hook",
+                "stop_if_no_decrease_hook",
+            )
+        },
     ),
     *area(
         _MODULE + "hooks",
