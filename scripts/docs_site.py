@@ -78,12 +78,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def _pages_on_tensorflow() -> dict[str, str]:
-    """The pages that are made of the look-alike's table of names and of the tutorials' results."""
+    """The pages made of the look-alike's table of names, and of what tests and tutorials gave."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    from scripts import tf_pages, tutorials_page
+    from scripts import support_page, tf_pages, tutorials_page
 
-    return tf_pages.pages() | tutorials_page.page()
+    return tf_pages.pages() | tutorials_page.page() | support_page.page()
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -1,0 +1,13 @@
+"""Custom loops under each strategy: a column of the support table."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.table import rows_of
+
+
+@pytest.mark.parametrize("row", rows_of("loop"))
+def test_loop(row: str, check) -> None:
+    """Training, evaluating, saving, restoring and going on is as on one device."""
+    check(row, "loop")
