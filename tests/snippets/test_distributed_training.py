@@ -6,7 +6,7 @@ import pytest
 import drumline.compat.tf as tf
 
 GUIDE = "guide/distributed_training.ipynb"
-LATER = f"{GUIDE}: drumline has no CentralStorageStrategy and no TPUs yet"
+LATER = f"{GUIDE}: TPUs come later, and CentralStorageStrategy, which mirrors until then"
 # What Keras 3 says of the guide's spelling.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
 
