@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import drumline.compat.tf as tf
+from tests.ports import free_addresses
 
 GUIDE = "guide/distributed_training.ipynb"
 LATER = f"{GUIDE}: TPUs come later, and CentralStorageStrategy, which mirrors until then"
@@ -58,15 +59,24 @@ def test_central_storage_strategy():
 
 
 def test_parameter_server_strategy():
-    """Section "ParameterServerStrategy": with a partitioner, on a cluster described in Python."""
-    from tests.distribute.parameter_server.clusters import in_process
-
-    partitioner = tf.distribute.experimental.partitioners.FixedShardsPartitioner(num_shards=2)
-    with in_process(workers=2, ps=2, variable_partitioner=partitioner) as strategy:
-        assert strategy.num_replicas_in_sync == 1
+    """Section "ParameterServerStrategy": with a partitioner, on servers in this process."""
+    addresses = free_addresses(2)
+    spec = tf.train.ClusterSpec({"worker": addresses[:1], "ps": addresses[1:]})
+    servers = [tf.distribute.Server(spec, job_name=job, task_index=0) for job in ("worker", "ps")]
+    strategy = tf.distribute.experimental.ParameterServerStrategy(
+        tf.distribute.cluster_resolver.SimpleClusterResolver(spec),
+        variable_partitioner=tf.distribute.experimental.partitioners.FixedShardsPartitioner(1),
+    )
+    coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(strategy)
+    try:
         with strategy.scope():
-            variable = tf.Variable(np.arange(6.0, dtype=np.float32).reshape(6, 1))
-        assert [part.shape[0] for part in variable.variables] == [3, 3]
+            variable = tf.Variable([1.0, 2.0])
+        total = coordinator.schedule(tf.function(lambda: tf.reduce_sum(variable)))
+        assert float(total.fetch()) == 3.0
+    finally:
+        coordinator.close()
+        for server in servers:
+            server.close()
 
 
 def test_default_strategy():
