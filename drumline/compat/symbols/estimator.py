@@ -28,9 +28,8 @@ AREA = (
         _MODULE + "config",
         RunConfig=_both("RunConfig"),
         differences={
-            "RunConfig": "strategies of parameter servers and keep_checkpoint_every_n_hours are "
-            "refused; there is no protocol, device_fn, experimental_distribute or "
-            "experimental_max_worker_delay_secs"
+            "RunConfig": "strategies of parameter servers, keep_checkpoint_every_n_hours, "
+            "device_fn, protocol, experimental_distribute and experimental_max_worker_delay_secs are refused",
         },
     ),
     *area(
