@@ -28,6 +28,7 @@ from drumline.estimator.training_hooks import (
     SecondOrStepTimer,
     StepCounterHook,
 )
+from drumline.estimator.warm_start import VocabInfo, WarmStartSettings
 
 __all__ = [
     "CheckpointSaverHook",
@@ -50,6 +51,8 @@ __all__ = [
     "StepCounterHook",
     "StopAtStepHook",
     "TrainSpec",
+    "VocabInfo",
+    "WarmStartSettings",
     "experimental",
     "get_global_step",
     "train_and_evaluate",

@@ -19,6 +19,7 @@ from drumline.estimator.model_run import ModelRun
 from drumline.estimator.spec import ModeKeys, prediction_rows
 from drumline.estimator.train_loop import TrainLoop, saved_step, saved_values
 from drumline.estimator.values import ARRAYS, ModelValues
+from drumline.estimator.warm_start import settings_of, warm_start
 from drumline.training.checkpoint import file_format
 
 _log = logging.getLogger("drumline")
@@ -37,11 +38,12 @@ class Estimator:
         model_dir: where checkpoints are; by default that of the config, else a temporary one.
         config: a `RunConfig`, or a dictionary of its arguments.
         params: what model_fn and input_fn get if they take ``params``.
-        warm_start_from: must be None.
+        warm_start_from: with whose values the first training begins: a checkpoint's path, a
+            directory of some, or `WarmStartSettings`.
 
     Raises:
-        ValueError: model_fn does not take features, or two directories are given.
-        NotImplementedError: with ``warm_start_from``.
+        ValueError: model_fn does not take features, two directories are given, or
+            ``warm_start_from`` is something else.
     """
 
     values: ModelValues = ARRAYS
@@ -54,11 +56,7 @@ class Estimator:
         params: Any = None,
         warm_start_from: Any = None,
     ):
-        if warm_start_from is not None:
-            raise NotImplementedError(
-                "Estimator(warm_start_from=): copy the checkpoint into model_dir, and training "
-                "continues from it."
-            )
+        self._warm_start = settings_of(warm_start_from)
         if isinstance(config, Mapping):
             config = RunConfig(**config)
         config = RunConfig() if config is None else config
@@ -172,6 +170,8 @@ class Estimator:
         all_hooks = Hooks(
             [*(hooks or ()), *run.spec.training_hooks, *chief], self.values, run.watched
         )
+        if latest is None and self._warm_start is not None:
+            warm_start(self._warm_start, run.graph.variables, saved_values)
         loop = TrainLoop(run, self._config, all_hooks, saving_listeners or ())
         with run.graph.as_default():
             loop.run(latest, steps, max_steps)

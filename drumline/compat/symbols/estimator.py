@@ -12,7 +12,7 @@ def _both(names: str) -> str:
 _PREFIXES = ("estimator.", "compat.v1.estimator.")
 _TRACED = (
     "model_fn is called when steps are traced, and must make the same variables each time; "
-    "checkpoints are drumline's; without warm_start_from and export_saved_model"
+    "checkpoints are drumline's; without export_saved_model"
 )
 
 AREA = (
@@ -29,7 +29,8 @@ AREA = (
         RunConfig=_both("RunConfig"),
         differences={
             "RunConfig": "strategies of parameter servers, keep_checkpoint_every_n_hours, "
-            "device_fn, protocol, experimental_distribute and experimental_max_worker_delay_secs are refused",
+            "device_fn, protocol, experimental_distribute and "
+            "experimental_max_worker_delay_secs are refused",
         },
     ),
     *area(
@@ -68,6 +69,11 @@ AREA = (
             "not names of operations",
             "CheckpointSaverHook": "savers and scaffolds are refused",
         },
+    ),
+    *area(
+        _MODULE + "warm_start",
+        WarmStartSettings=_both("WarmStartSettings"),
+        VocabInfo=_both("VocabInfo") + " compat.v1.train.VocabInfo",
     ),
     *area(
         _MODULE + "early_stopping",
