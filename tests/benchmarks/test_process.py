@@ -11,6 +11,7 @@ from benchmarks.harness.process import (
     run_command,
 )
 from benchmarks.workloads import WORKLOADS
+from tests import processes
 
 
 def python(code, timeout_s=60.0):
@@ -61,11 +62,7 @@ def test_a_hang_is_ended_together_with_its_workers(tmp_path):
 def gone(pid, tries=100):
     """Whether a process has ended, or is only waiting to be reaped by whoever inherited it."""
     for _ in range(tries):
-        try:
-            with open(f"/proc/{pid}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] == "Z":
-                    return True
-        except FileNotFoundError:
+        if processes.gone(pid):
             return True
         time.sleep(0.05)
     return False

@@ -15,6 +15,7 @@ LAUNCH = [sys.executable, "-m", "drumline_command", "launch"]
 
 _PRELUDE = """
 import json, os, pathlib, signal, subprocess, sys, time
+from tests.processes import gone, state_of
 config = json.loads(os.environ["TF_CONFIG"])
 task, index = config["task"]["type"], config["task"]["index"]
 here = pathlib.Path(os.environ["TEST_DIR"])
@@ -30,8 +31,7 @@ def wait_for(name):
 def wait_for_end_of(name):
     "Of the process that told its number under that name."
     wait_for(name)
-    stat = pathlib.Path("/proc", (here / name).read_text(), "stat")
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
+    while not gone(int((here / name).read_text())):
         time.sleep(0.01)
 def tell(name, text=""):
     (here / (name + ".part")).write_text(str(text))
@@ -119,11 +119,3 @@ def wait_until(ready: Callable[[], object], seconds: float = 30) -> None:
     while not ready():
         assert time.monotonic() < limit, "it did not happen"
         time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False

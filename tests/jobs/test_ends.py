@@ -21,7 +21,8 @@ from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import Layout
 from drumline.jobs.launch.view import View
-from tests.jobs.launching import Launcher, alive, wait_until
+from tests.jobs.launching import Launcher, wait_until
+from tests.processes import gone
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_who_does_not_end_is_killed_after_the_grace(launcher: Launcher) -> None:
     output, _ = job.communicate(timeout=30)
     assert job.returncode == 143
     assert "worker:0 did not end when asked to: killed" in output
-    assert not alive(pid)
+    assert gone(pid)
 
 
 def test_a_second_interrupt_kills_at_once(launcher: Launcher) -> None:
@@ -74,11 +75,11 @@ def test_a_second_interrupt_kills_at_once(launcher: Launcher) -> None:
     job.send_signal(signal.SIGINT)
     launcher.told("heard-0"), launcher.told("heard-1")
     time.sleep(0.3)
-    assert all(map(alive, pids))
+    assert not any(map(gone, pids))
     job.send_signal(signal.SIGINT)
     job.communicate(timeout=30)
     assert job.returncode == 130
-    assert not any(map(alive, pids))
+    assert all(map(gone, pids))
 
 
 def test_one_key_pressed_that_arrives_twice_does_not_kill(tmp_path: Path) -> None:
@@ -121,12 +122,12 @@ def test_a_killed_launcher_leaves_nothing_behind(launcher: Launcher, whole_group
     body = _DETACHED + "time.sleep(60)"
     job = launcher.start("--workers", "2", body=body, start_new_session=True)
     pids = pids_told(launcher)
-    assert all(map(alive, pids))
+    assert not any(map(gone, pids))
     if whole_group:
         os.killpg(job.pid, signal.SIGKILL)
     else:
         job.kill()
-    wait_until(lambda: not any(map(alive, pids)))
+    wait_until(lambda: all(map(gone, pids)))
     job.communicate(timeout=30)  # and nobody holds its output open
 
 
@@ -140,11 +141,11 @@ def test_a_killed_guardian_is_not_needed(launcher: Launcher, launcher_too: bool)
         pytest.skip("this kernel does not list a process's children")
     (guardian,) = set(map(int, children.read_text().split())) - set(pids)
     os.kill(guardian, signal.SIGKILL)
-    wait_until(lambda: not alive(guardian))
-    assert all(map(alive, pids))
+    wait_until(lambda: gone(guardian))
+    assert not any(map(gone, pids))
     if launcher_too:
         job.kill()
-        wait_until(lambda: not any(map(alive, pids)))
+        wait_until(lambda: all(map(gone, pids)))
     else:
         (launcher.directory / "end").touch()
         output, _ = job.communicate(timeout=30)
@@ -154,7 +155,7 @@ def test_a_killed_guardian_is_not_needed(launcher: Launcher, launcher_too: bool)
 def test_what_processes_leave_behind_is_ended_with_the_job(launcher: Launcher) -> None:
     done = launcher.run("--workers", "2", body=_DETACHED)
     assert done.returncode == 0, done.stdout
-    assert not any(map(alive, pids_told(launcher)))
+    assert all(map(gone, pids_told(launcher)))
 
 
 def test_at_a_terminal_there_is_a_line_for_each_process(launcher: Launcher) -> None:
@@ -232,4 +233,4 @@ def test_a_job_in_the_background_is_ended_by_sigterm(launcher: Launcher) -> None
     job.terminate()
     output, _ = job.communicate(timeout=30)
     assert job.returncode == 143, output
-    assert not any(map(alive, pids))
+    assert all(map(gone, pids))

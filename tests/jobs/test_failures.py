@@ -12,8 +12,9 @@ from drumline.failure_record import FailureRecord, Kind
 from drumline.jobs.launch import failure_cause
 from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import LaunchedTask
-from tests.jobs.launching import Launcher, alive
+from tests.jobs.launching import Launcher
 from tests.lost_processes import lost_in
+from tests.processes import gone
 
 
 def test_a_native_abort_of_its_peers_does_not_hide_an_exception(launcher: Launcher) -> None:
@@ -69,8 +70,7 @@ if index == 1:
     tell("pid", os.getpid())
     os.kill(os.getpid(), signal.SIGSTOP)
 wait_for("pid")
-stat = pathlib.Path("/proc", (here / "pid").read_text(), "stat")
-while stat.read_text().split()[2] != "T":
+while state_of(int((here / "pid").read_text())) != "T":
     time.sleep(0.01)
 record("peer lost", "heartbeat timeout", "worker:1")
 sys.exit(1)
@@ -81,7 +81,7 @@ sys.exit(1)
     assert "After it: worker:0 lost worker:1" in done.stdout
     assert "worker:1 suspended" in done.stdout
     assert "worker:1 stopped (SIGTERM)" in done.stdout, "it was woken to hear of its end"
-    assert not alive(int(launcher.told("pid")))
+    assert gone(int(launcher.told("pid")))
 
 
 def child(task: str, returncode: int | None, ended: float, log: Path, **more: object) -> Child:

@@ -13,9 +13,10 @@ import pytest
 
 from drumline.jobs.launch.environment import Ports
 from drumline.jobs.launch.rendezvous.messages import Ping, parse
-from tests.jobs.launching import LAUNCH, Launcher, alive, wait_until
+from tests.jobs.launching import LAUNCH, Launcher, wait_until
 from tests.lost_processes import lost_in
 from tests.network_namespaces import two_hosts
+from tests.processes import gone
 
 
 @pytest.fixture
@@ -152,8 +153,7 @@ def test_a_message_out_of_the_ordinary_is_refused() -> None:
 _TRAIN_TOGETHER = """
 tell(f"pid-{index}", os.getpid())
 wait_for(f"pid-{1 - index}")
-peer = pathlib.Path("/proc", (here / f"pid-{1 - index}").read_text(), "stat")
-while peer.exists() and peer.read_text().split()[2] != "Z":
+while not gone(int((here / f"pid-{1 - index}").read_text())):
     time.sleep(0.01)
 sys.exit("the peer is gone")
 """
@@ -188,11 +188,11 @@ def test_two_machines_and_the_death_of_a_launcher(launcher: Launcher) -> None:
         jobs[1].kill()
         text = output(jobs[0])
         assert jobs[0].returncode == 1
-        gone = f"the launcher of host 1 at {hosts.addresses[1]} is lost"
+        lost = f"the launcher of host 1 at {hosts.addresses[1]} is lost"
         # Its worker's end may be noticed before its own.
-        assert f"Stopping: {gone}" in text or "the peer is gone" in text
-        assert f"It cannot be restarted: {gone}" in text
-        wait_until(lambda: not any(map(alive, pids)))
+        assert f"Stopping: {lost}" in text or "the peer is gone" in text
+        assert f"It cannot be restarted: {lost}" in text
+        wait_until(lambda: all(map(gone, pids)))
         output(jobs[1])
 
 
@@ -219,4 +219,4 @@ def test_an_interrupted_launcher_ends_the_job_everywhere(
     other = outputs[1 - interrupted]
     assert f"Stopping: host {interrupted}: the launcher was ended by SIGTERM" in other
     assert f"The launcher of host {interrupted} was interrupted." in other
-    assert not any(map(alive, pids))
+    assert all(map(gone, pids))

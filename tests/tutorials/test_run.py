@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.processes import gone
 from tests.tutorials import files
 from tests.tutorials.cells import file_with_imports, magic, without_magics
 from tests.tutorials.run import ROOT, main, name_of, run_notebook
@@ -34,14 +35,6 @@ def notebook(folder: Path, *cells: str) -> Path:
 def run(path: Path, **changed: Any) -> dict[str, Any]:
     given = {"tf": "drumline.compat.tf", "python": sys.executable, "seconds": 60, "limit": 120}
     return run_notebook(path, path.parent, **{**given, **changed})
-
-
-def ended(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return state.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_cells_share_names_and_a_failure_does_not_end_the_notebook(tmp_path: Path) -> None:
@@ -81,7 +74,7 @@ def test_what_a_notebook_began_ends_with_it(tmp_path: Path) -> None:
     assert [cell["error"] is None for cell in result["cells"]] == [True, True, False, False]
     assert "its process ended with -9" in result["cells"][3]["error"]
     pid = int((path.parent / "pid").read_text())
-    while not ended(pid):
+    while not gone(pid):
         time.sleep(0.01)
 
 
@@ -111,7 +104,7 @@ def test_an_interrupted_run_keeps_results_and_leaves_no_process(tmp_path: Path) 
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     pid = int((data / "pid").read_text())
-    while not ended(pid):
+    while not gone(pid):
         time.sleep(0.01)
     (result,) = json.loads(out.read_text())
     first, second, third = result["cells"]

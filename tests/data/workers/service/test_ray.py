@@ -11,7 +11,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import pytest
 import drumline as dl
 from drumline.data import Dataset
 from drumline.errors import WorkerDiedError
+from tests.processes import gone
 
 pytest.importorskip("ray", reason="needs Ray, which the extra drumline[ray] has")
 
@@ -218,11 +218,3 @@ def wait_for_end(pids: set[int]) -> None:
     while not all(map(gone, pids)):
         assert time.monotonic() < deadline, pids
         time.sleep(0.1)
-
-
-def gone(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state in "ZX"
