@@ -8,8 +8,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cloudpickle
-
+from drumline import _function_pickles
 from drumline._forks import finalize, tell_in_child
 from drumline._function_identity import UNSET, reads_of
 from drumline._lost_process import LostProcess
@@ -31,7 +30,7 @@ def dumps(value: Any, function: Callable[..., Any], where: str) -> bytes:
         TypeError: a part of the function cannot be sent; the message says which.
     """
     try:
-        return bytes(cloudpickle.dumps(value))
+        return _function_pickles.dumps(value)
     except Exception as error:
         parts = ", ".join(culprits(function, _picklable)) or "something it refers to"
         raise TypeError(
@@ -56,7 +55,7 @@ def culprits(
 
 def _picklable(value: Any) -> bool:
     try:
-        cloudpickle.dumps(value)
+        _function_pickles.dumps(value)
     except Exception:
         return False
     return True

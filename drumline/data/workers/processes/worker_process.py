@@ -16,9 +16,9 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
+from drumline import _function_pickles
 from drumline._forks import never_freed, tell_in_child
 from drumline._lost_process import exited
 from drumline._memory import padded
@@ -41,7 +41,7 @@ class ObjectChannel:
         Raises:
             OSError: the other side is gone.
         """
-        body = cloudpickle.dumps(message)
+        body = _function_pickles.dumps(message)
         self._connection.sendall(_LENGTH.pack(len(body)) + body)
 
     def receive(self) -> Any:
@@ -271,7 +271,7 @@ def sendable(error: Exception) -> Exception:
     """Return the error with its traceback as a note, or a picklable equivalent."""
     text = "".join(traceback.format_exception(error))
     try:
-        sent = pickle.loads(cloudpickle.dumps(error))
+        sent = pickle.loads(_function_pickles.dumps(error))
         same = type(sent) is type(error) and str(sent) == str(error)
     except Exception:
         same = False

@@ -8,10 +8,10 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from drumline._changes import note
+from drumline._function_pickles import FunctionPickler
 from drumline._lazy import jax
 from drumline.data.functions.build import BuiltFunction, built_again
 from drumline.data.functions.python_function import PythonFunction
@@ -97,7 +97,7 @@ def _dumps(value: Any) -> tuple[bytes, list[np.ndarray]]:
     return file.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(FunctionPickler):
     """Takes functions apart into what they are made of again."""
 
     def reducer_override(self, obj: Any) -> Any:

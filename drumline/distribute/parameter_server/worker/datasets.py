@@ -12,14 +12,15 @@ from __future__ import annotations
 import contextvars
 import inspect
 import itertools
+import pickle
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import cloudpickle
 import jax
 import numpy as np
 
+from drumline import _function_pickles
 from drumline._forks import ForkSafeLock
 from drumline._resumable import close_iterator
 from drumline.distribute.input.options import InputContext
@@ -70,7 +71,7 @@ class SentFunction:
             return self._number, ()
         if self._pickled is None:
             try:
-                self._pickled = cloudpickle.dumps(self._kept.function)
+                self._pickled = _function_pickles.dumps(self._kept.function)
             except Exception as error:
                 raise TypeError(
                     f"The dataset function {self._kept.function!r} cannot be sent to a worker: "
@@ -92,7 +93,7 @@ def received(request: CreateDataset, context: InputContext) -> Callable[[], Any]
             raise RequestError(f"There is no dataset function {request.local} in this process.")
         function = sent.function
     elif len(request.pickled) == 1:
-        function = cloudpickle.loads(request.pickled[0].tobytes())
+        function = pickle.loads(request.pickled[0].tobytes())
     else:
         raise RequestError(
             f"The request {request.operation!r} brings {len(request.pickled)} arrays; a function "

@@ -14,7 +14,6 @@ import textwrap
 import threading
 import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from drumline.data.workers.processes.process_function import dumps
 from drumline.data.workers.processes.worker_process import SharedBuffer, WorkerProcess, sendable
 from drumline.image import Limits, get_limits, set_limits
 from tests.lost_processes import lost_in
+from tests.processes import gone
 
 PATIENCE = 60.0
 N = 40
@@ -44,15 +44,6 @@ def elements() -> Dataset:
     rows = np.arange(3 * N, dtype=np.float32).reshape(N, 3)
     names = [b"name %d" % i for i in range(N)]
     return Dataset.from_tensor_slices({"id": np.arange(N) + 2**41, "row": rows, "name": names})
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; nobody may have asked for its exit code yet."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return True
-    return state in "ZX"
 
 
 def wait_for_end(pids: list[int]) -> None:
