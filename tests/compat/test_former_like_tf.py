@@ -99,3 +99,52 @@ def test_codes_of_errors():
         found = look_alike.compat.v1.errors.exception_type_from_error_code(code)
         assert found.__name__ == tf.compat.v1.errors.exception_type_from_error_code(code).__name__
         assert look_alike.compat.v1.errors.error_code_from_exception_type(found) == code
+
+
+def dimension_programs(tf):
+    make = tf.compat.v1.Dimension
+    known, unknown, shape = make(6), make(None), tf.TensorShape([16, None, 3])
+    yield from (shape.dims[0] + known, known - 2, 8 - known, unknown * 2, 13 // known, known % 4)
+    yield from (known == 6, known == make(6), known == 5, known != 5, unknown == 6, known < unknown)
+    yield from (known < 7, known >= 7, bool(known), int(known), str(unknown), repr(known))
+    yield from (known.is_compatible_with(6), known.is_compatible_with(5), unknown.merge_with(4))
+    yield from (tf.TensorShape([known, unknown]).as_list(), tf.TensorShape(None).dims)
+
+
+def test_dimensions():
+    def said(tf):
+        return [repr(each) for each in dimension_programs(tf)]
+
+    assert said(look_alike) == said(tf)
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda make: make(-1),
+        lambda make: make("a"),
+        lambda make: make(3) / 2,
+        lambda make: make(3) - 4,
+        lambda make: make(3).assert_is_compatible_with(4),
+    ],
+)
+def test_dimensions_refuse(fails):
+    with pytest.raises((TypeError, ValueError)) as expected:
+        fails(tf.compat.v1.Dimension)
+    with pytest.raises(expected.type):
+        fails(look_alike.compat.v1.Dimension)
+
+
+def identities(tf):
+    tf.compat.v1.disable_tensor_equality()
+    try:
+        x, y = tf.Variable(0.0), tf.Variable(0.0)
+        a, b = tf.constant([1.0]), tf.constant([1.0])
+        return [x == y, x == x, x != y, a == b, a == a, a != b]
+    finally:
+        tf.compat.v1.enable_tensor_equality()
+
+
+def test_tensor_equality():
+    assert identities(look_alike) == identities(tf) == [False, True, True, False, True, True]
+    assert bool(look_alike.Variable(0.0) == look_alike.Variable(0.0))

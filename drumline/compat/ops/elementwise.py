@@ -32,7 +32,7 @@ from drumline.compat.values.convert import (
     same_dtype,
 )
 from drumline.compat.values.errors import InvalidArgumentError
-from drumline.compat.values.tensor import Tensor
+from drumline.compat.values.tensor import Tensor, TensorType
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 from drumline.distribute.values import PerReplica
 
@@ -602,6 +602,8 @@ def _equality(function: Callable[..., Any], unequal: bool) -> Callable[..., Any]
     """``==`` and ``!=``: False or True of what cannot be compared, as TensorFlow."""
 
     def operate(self: Tensor, other: Any) -> Any:
+        if TensorType.compares_identity:
+            return (self is other) is not unequal
         if other is None or isinstance(other, (dict, PerReplica)):
             return unequal
         if isinstance(other, CompositeTensor):

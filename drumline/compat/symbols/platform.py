@@ -46,6 +46,7 @@ AREA = (
         enable_resource_variables="compat.v1.enable_resource_variables",
         enable_control_flow_v2="compat.v1.enable_control_flow_v2",
         enable_tensor_equality="compat.v1.enable_tensor_equality",
+        disable_tensor_equality="compat.v1.disable_tensor_equality",
         is_so=(
             "compat.v1.executing_eagerly_outside_functions compat.v1.resource_variables_enabled "
             "compat.v1.control_flow_v2_enabled"

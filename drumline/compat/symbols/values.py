@@ -30,7 +30,11 @@ AREA = (
             "Tensor": "isinstance is true of JAX's arrays, too; names and graphs are absent"
         },
     ),
-    *area("drumline.compat.values.shape", TensorShape="TensorShape"),
+    *area(
+        "drumline.compat.values.shape",
+        TensorShape="TensorShape",
+        Dimension="compat.v1.Dimension",
+    ),
     *area(
         "drumline.compat.values.specs",
         TypeSpec="TypeSpec",

@@ -22,7 +22,7 @@ from drumline.compat.values.convert import WIDE, convert, is_traced
 from drumline.compat.values.dtypes import DType
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
-from drumline.compat.values.tensor import Tensor, TensorReference
+from drumline.compat.values.tensor import Tensor, TensorReference, TensorType
 from drumline.data.functions.native.symbol import ValueNeedsPython
 from drumline.distribute import Variable, VariableAggregation, VariableSynchronization
 from drumline.training.jax_internals import evaluating, is_evaluating
@@ -325,8 +325,18 @@ def _install_operators() -> None:
         setattr(cls, f"__{name}__", operator(f"__{name}__"))
     for name in ["bool", "int", "float", "complex", "index", "len", "iter", "format"]:
         setattr(cls, f"__{name}__", operator(f"__{name}__"))
-    cls.__eq__ = lambda self, other: self is other or elementwise.equal(self, other)
-    cls.__ne__ = lambda self, other: self is not other and elementwise.not_equal(self, other)
+
+    def equal(self: Any, other: Any) -> Any:
+        return self is other or (
+            not TensorType.compares_identity and elementwise.equal(self, other)
+        )
+
+    def not_equal(self: Any, other: Any) -> Any:
+        return self is not other and (
+            TensorType.compares_identity or elementwise.not_equal(self, other)
+        )
+
+    cls.__eq__, cls.__ne__ = equal, not_equal
 
 
 _install_operators()

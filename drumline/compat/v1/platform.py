@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from drumline.compat.values.tensor import TensorType
+
 newaxis = None
 VERSION = __version__ = "2.21.0"
 GIT_VERSION = "drumline"
@@ -240,7 +242,16 @@ enable_v2_behavior = _does_nothing("enable_v2_behavior")
 enable_v2_tensorshape = _does_nothing("enable_v2_tensorshape")
 enable_resource_variables = _does_nothing("enable_resource_variables")
 enable_control_flow_v2 = _does_nothing("enable_control_flow_v2")
-enable_tensor_equality = _does_nothing("enable_tensor_equality")
+
+
+def enable_tensor_equality() -> None:
+    """Have ``==`` compare the values of tensors, as it does unless `disable_tensor_equality`."""
+    TensorType.compares_identity = False
+
+
+def disable_tensor_equality() -> None:
+    """Have ``==`` ask whether two tensors are one and the same."""
+    TensorType.compares_identity = True
 
 
 def is_so() -> bool:

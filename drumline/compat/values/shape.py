@@ -1,12 +1,129 @@
-"""`TensorShape`, as ``tf.TensorShape``."""
+"""`TensorShape` and its dimensions, as ``tf.TensorShape`` and ``tf.compat.v1.Dimension``."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex, cast
 
 import numpy as np
+
+
+class Dimension:
+    """A size that may be unknown, as ``tf.compat.v1.Dimension``: what `TensorShape.dims` lists.
+
+    What is computed of an unknown one is unknown, and what it is compared with gives None.
+
+    Args:
+        value: a number of at least 0, another dimension, or None for an unknown one.
+
+    Raises:
+        TypeError: it is no integer.
+        ValueError: it is negative.
+
+    Example:
+        >>> import drumline.compat.tf as tf
+        >>> (tf.TensorShape([None, 3]).dims[1] * 2).value
+        6
+    """
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any):
+        value = value.value if isinstance(value, Dimension) else value
+        try:
+            self._value = None if value is None else operator.index(value)
+        except TypeError:
+            raise TypeError(
+                "Dimension value must be integer or None or have an __index__ method, got value "
+                f"{value!r} with type {type(value)!r}"
+            ) from None
+        if self._value is not None and self._value < 0:
+            raise ValueError(f"Dimension {self._value} must be >= 0")
+
+    @property
+    def value(self) -> int | None:
+        """The number; None if it is unknown."""
+        return self._value
+
+    def is_compatible_with(self, other: Any) -> bool:
+        """Whether both can be one number."""
+        other = Dimension(other)
+        return None in (self.value, other.value) or self.value == other.value
+
+    def assert_is_compatible_with(self, other: Any) -> None:
+        """Raise ``ValueError`` unless `is_compatible_with`."""
+        if not self.is_compatible_with(other):
+            raise ValueError(f"Dimensions {self} and {Dimension(other)} are not compatible")
+
+    def merge_with(self, other: Any) -> Dimension:
+        """What is known of a number that is both.
+
+        Raises:
+            ValueError: no number can be both.
+        """
+        other = Dimension(other)
+        self.assert_is_compatible_with(other)
+        return other if self.value is None else self
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __int__(self) -> int:
+        return self._value  # type: ignore[return-value]  # Python raises for an unknown one
+
+    __index__ = __int__
+
+    def __hash__(self) -> int:
+        raise TypeError(f"unhashable type: 'Dimension': use the value of {self!r}")
+
+    def __repr__(self) -> str:
+        return f"Dimension({self._value!r})"
+
+    def __str__(self) -> str:
+        return "?" if self._value is None else str(self._value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dimension, (self._value,)
+
+    def __truediv__(self, other: Any) -> Dimension:
+        raise TypeError(
+            f"unsupported operand type(s) for /: 'Dimension' and '{type(other).__name__}', please "
+            "use // instead"
+        )
+
+    def __rtruediv__(self, other: Any) -> Dimension:
+        raise TypeError(
+            f"unsupported operand type(s) for /: '{type(other).__name__}' and 'Dimension', please "
+            "use // instead"
+        )
+
+
+def _install_operators() -> None:
+    """Give `Dimension` its arithmetic and its comparisons."""
+
+    def operating(function: Callable[[Any, Any], Any], known: Any, swapped: bool = False) -> Any:
+        def operate(self: Dimension, given: Any) -> Any:
+            try:
+                other = Dimension(given)
+            except (TypeError, ValueError):
+                return NotImplemented
+            if self.value is None or other.value is None:
+                return known(None)
+            pair = (other.value, self.value) if swapped else (self.value, other.value)
+            return known(function(*pair))
+
+        return operate
+
+    for name in ("add", "sub", "mul", "floordiv", "mod"):
+        function = getattr(operator, name)
+        setattr(Dimension, f"__{name}__", operating(function, Dimension))
+        setattr(Dimension, f"__r{name}__", operating(function, Dimension, swapped=True))
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        setattr(Dimension, f"__{name}__", operating(getattr(operator, name), lambda found: found))
+
+
+_install_operators()
 
 
 class TensorShape(tuple[int | None, ...]):
@@ -39,9 +156,9 @@ class TensorShape(tuple[int | None, ...]):
     ndims = rank
 
     @property
-    def dims(self) -> list[int | None] | None:
+    def dims(self) -> list[Dimension] | None:
         """The dimensions; None if their number is unknown."""
-        return None if self._unknown else list(self)
+        return None if self._unknown else list(map(Dimension, self))
 
     def as_list(self) -> list[int | None]:
         """The dimensions.
@@ -162,13 +279,14 @@ class TensorShape(tuple[int | None, ...]):
         return "(" + ", ".join(map(str, self)) + ("," if len(self) == 1 else "") + ")"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TensorShape, (self.dims,)
+        return TensorShape, (None if self._unknown else list(self),)
 
 
 def _dimension(given: Any) -> int | None:
     if given is None:
         return None
-    given = getattr(given, "value", given) if type(given).__name__ == "Dimension" else given
+    if isinstance(given, Dimension):
+        return given.value
     try:
         number = operator.index(given)
     except TypeError:

@@ -36,7 +36,13 @@ _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 class TensorType(type):
-    """The class of `Tensor`: JAX's arrays and native symbols are instances of it, too."""
+    """The class of `Tensor`: JAX's arrays and native symbols are instances of it, too.
+
+    Attributes:
+        compares_identity: whether ``==`` asks if two are one and the same, as in TensorFlow 1.
+    """
+
+    compares_identity = False
 
     def __instancecheck__(cls, value: Any) -> bool:
         return type.__instancecheck__(cls, value) or isinstance(value, (jax.Array, Symbol))
