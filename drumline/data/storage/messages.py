@@ -2,7 +2,8 @@
 
 A ``ProtobufMessage`` is built from Python values, serialized by the Rust core, and parsed from
 bytes or from protocol buffers' JSON; fields are read and set as in the generated classes of
-TensorFlow (``tf.train.Feature``, ``BytesList`` and so on).
+TensorFlow (``tf.train.Feature``, ``BytesList`` and so on). Functions of the package protobuf, such
+as ``google.protobuf.text_format.Merge``, take them where it is installed.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import abc
 import base64
 import binascii
+import functools
 import json
 import operator
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic, Self, SupportsIndex, TypeVar
 
@@ -19,9 +22,128 @@ import numpy as np
 
 from drumline._core import list_message, list_values, message_field, message_fields
 
+_FIELDS = {
+    "BytesList": (("value", 1, "bytes", "repeated"),),
+    "FloatList": (("value", 1, "float", "repeated"),),
+    "Int64List": (("value", 1, "int64", "repeated"),),
+    "Feature": (
+        ("bytes_list", 1, "BytesList", "kind"),
+        ("float_list", 2, "FloatList", "kind"),
+        ("int64_list", 3, "Int64List", "kind"),
+    ),
+    "Features": (("feature", 1, "Feature", "map"),),
+    "FeatureList": (("feature", 1, "Feature", "repeated"),),
+    "FeatureLists": (("feature_list", 1, "FeatureList", "map"),),
+    "Example": (("features", 1, "Features", ""),),
+    "SequenceExample": (("context", 1, "Features", ""), ("feature_lists", 2, "FeatureLists", "")),
+}
+"""Of each message the fields: name, number, type, and whether repeated, a map, or of a oneof."""
+
+
+@functools.cache
+def _descriptors() -> dict[str, Any]:
+    """The descriptors that the package protobuf makes of the messages, by their names."""
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool
+    except ImportError as error:
+        raise AttributeError(
+            "DESCRIPTOR is for functions of the package protobuf, which is not installed"
+        ) from error
+    file = descriptor_pb2.FileDescriptorProto(
+        name="drumline/example.proto", package="tensorflow", syntax="proto3"
+    )
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for name, fields in _FIELDS.items():
+        message = file.message_type.add(name=name)
+        for field, number, kind, label in fields:
+            added = message.field.add(name=field, number=number, label=kinds.LABEL_OPTIONAL)
+            if label in ("repeated", "map"):
+                added.label = kinds.LABEL_REPEATED
+            elif label:
+                if not message.oneof_decl:
+                    message.oneof_decl.add(name=label)
+                added.oneof_index = 0
+            if label == "map":
+                entry = message.nested_type.add(name=f"{field.title().replace('_', '')}Entry")
+                entry.options.map_entry = True
+                text, of_value = {"name": "key", "number": 1}, {"name": "value", "number": 2}
+                entry.field.add(**text, label=kinds.LABEL_OPTIONAL, type=kinds.TYPE_STRING)
+                value = entry.field.add(**of_value, label=kinds.LABEL_OPTIONAL)
+                value.type, value.type_name = kinds.TYPE_MESSAGE, f".tensorflow.{kind}"
+                added.type = kinds.TYPE_MESSAGE
+                added.type_name = f".tensorflow.{name}.{entry.name}"
+            elif kind in _FIELDS:
+                added.type, added.type_name = kinds.TYPE_MESSAGE, f".tensorflow.{kind}"
+            else:
+                added.type = getattr(kinds, f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()  # not that of TensorFlow's own classes
+    pool.AddSerializedFile(file.SerializeToString())
+    return {name: pool.FindMessageTypeByName(f"tensorflow.{name}") for name in _FIELDS}
+
+
+class _Descriptor:
+    """What the package protobuf knows of a class of messages, made when it is asked for."""
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return _descriptors()[owner.__name__]
+
 
 class ProtobufMessage(abc.ABC):
-    """Bytes in protocol buffers' format, and back."""
+    """Bytes in protocol buffers' format, and back.
+
+    Attributes:
+        DESCRIPTOR: the fields, as the package protobuf describes them.
+    """
+
+    DESCRIPTOR: ClassVar[Any] = _Descriptor()
+    _owner: weakref.ref[Any] | None = None  # whose field it is, if that was not there before
+
+    def _owned_by(self, owner: ProtobufMessage) -> Self:
+        """Return the message, known as a field of another that is not there yet."""
+        self._owner = weakref.ref(owner)
+        return self
+
+    def _note(self, part: ProtobufMessage) -> None:
+        """Have a field that holds nothing be there all the same."""
+        raise NotImplementedError(f"{type(self).__name__} has no field that may be absent")
+
+    def SetInParent(self) -> None:
+        """Have the message be there in the one whose field it is, even if it is empty."""
+        owner = None if self._owner is None else self._owner()
+        if owner is not None:
+            owner._note(self)
+
+    def Clear(self) -> None:
+        """Remove the contents."""
+        self.ParseFromString(b"")
+
+    def CopyFrom(self, other: Self) -> None:
+        """Take the contents of another message of the class."""
+        self.ParseFromString(checked(other, type(self), "CopyFrom").SerializeToString())
+
+    def MergeFrom(self, other: Self) -> None:
+        """Add the contents of another message of the class."""
+        self._read(checked(other, type(self), "MergeFrom").SerializeToString())
+
+    def ListFields(self) -> list[tuple[Any, Any]]:
+        """Return the fields that are there: descriptor and value of each."""
+        there = {number for number, _ in message_fields(self.SerializeToString())}
+        fields = self.DESCRIPTOR.fields
+        return [(each, getattr(self, each.name)) for each in fields if each.number in there]
+
+    def HasField(self, name: str) -> bool:
+        """Return whether the field of this name is there.
+
+        Raises:
+            ValueError: there is no such field, or it is a list or a map.
+        """
+        for field, number, _, label in _FIELDS[type(self).__name__]:
+            if field == name and label not in ("repeated", "map"):
+                return number in {each for each, _ in message_fields(self.SerializeToString())}
+        raise ValueError(f"{type(self).__name__} has no field {name!r} that may be absent")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_owner"}
 
     @abc.abstractmethod
     def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
@@ -52,7 +174,7 @@ class ProtobufMessage(abc.ABC):
             ValueError: the bytes are no such message.
         """
         read = type(self).FromString(serialized)
-        self.__dict__.update(read.__dict__)
+        self.__dict__.update(read.__getstate__())
         return len(serialized)
 
     @classmethod
@@ -300,8 +422,11 @@ class Feature(ProtobufMessage):
 
     def _list(self, name: str) -> Any:
         if name not in self._lists:
-            self._lists[name] = _KINDS[name][1]()
+            self._lists[name] = _KINDS[name][1]()._owned_by(self)
         return self._lists[name]
+
+    def _note(self, part: ProtobufMessage) -> None:
+        self._kind = next(name for name, each in self._lists.items() if each is part)
 
     def WhichOneof(self, oneof: str) -> str | None:
         """Return which list there is: ``"bytes_list"``, ``"float_list"``, ``"int64_list"`` or None.
@@ -315,16 +440,6 @@ class Feature(ProtobufMessage):
         if len(filled) > 1:
             raise ValueError(f"a Feature holds one list of values, not {' and '.join(filled)}")
         return filled[0] if filled else self._kind
-
-    def HasField(self, name: str) -> bool:
-        """Return whether the list of this name is there.
-
-        Raises:
-            ValueError: there is no such field.
-        """
-        if name not in _KINDS:
-            raise ValueError(f"Feature has no field {name!r}")
-        return self.WhichOneof("kind") == name
 
     def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
         kind = self.WhichOneof("kind")
@@ -348,6 +463,58 @@ class Feature(ProtobufMessage):
 _M = TypeVar("_M", bound=ProtobufMessage)
 
 
+class Messages(list[_M], Generic[_M]):
+    """The messages of a repeated field."""
+
+    def __init__(self, kind: type[_M], messages: Iterable[_M] = ()):
+        super().__init__(messages)
+        self._kind = kind
+
+    def add(self) -> _M:
+        """Append an empty message and return it."""
+        self.append(self._kind())
+        return self[-1]
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._kind, list(self))
+
+
+class Entry(Generic[_M]):
+    """An entry of a map, for the functions of the package protobuf.
+
+    Args:
+        kind: the class of the value.
+        where: the field, as in messages.
+        key: the name.
+        value: the message.
+    """
+
+    def __init__(self, kind: type[_M], where: str, key: str = "", value: _M | None = None):
+        self._owner, self._map = where.split(".")
+        self._kind, self._value = kind, value
+        self.key = key
+
+    @property
+    def value(self) -> _M:
+        """The message, made when it is asked for."""
+        if self._value is None:
+            self._value = self._kind()
+        return self._value
+
+    def HasField(self, name: str) -> bool:
+        """Return whether there is a value."""
+        return name == "value" and self._value is not None
+
+    @property
+    def DESCRIPTOR(self) -> Any:
+        """Its fields, as the package protobuf describes them."""
+        return _descriptors()[self._owner].fields_by_name[self._map].message_type
+
+    def ListFields(self) -> list[tuple[Any, Any]]:
+        """Return descriptor and value of both fields."""
+        return [(each, getattr(self, each.name)) for each in self.DESCRIPTOR.fields]
+
+
 class Entries(dict[str, _M], Generic[_M]):
     """Messages by names. One that is asked for and not there is made, as protocol buffers do."""
 
@@ -369,6 +536,10 @@ class Entries(dict[str, _M], Generic[_M]):
 
     def __reduce__(self) -> Any:
         return type(self), (self._kind, self._where, dict(self))
+
+    def GetEntryClass(self) -> Callable[..., Entry[_M]]:
+        """Return what makes an entry, as functions of the package protobuf fill it."""
+        return functools.partial(Entry, self._kind, self._where)
 
     def messages(self, deterministic: bool) -> list[tuple[int, bytes]]:
         """Return the map's entries as fields."""
@@ -433,11 +604,12 @@ class FeatureList(ProtobufMessage):
         Raises:
             TypeError: one is no ``Feature``.
         """
-        self._feature = [checked(item, Feature, "FeatureList.feature") for item in feature]
+        listed = (checked(item, Feature, "FeatureList.feature") for item in feature)
+        self._feature = Messages(Feature, listed)
 
     @property
-    def feature(self) -> list[Feature]:
-        """The features."""
+    def feature(self) -> Messages[Feature]:
+        """The features: a list, with ``add()`` for one more."""
         return self._feature
 
     def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
@@ -487,13 +659,16 @@ class Example(ProtobufMessage):
             TypeError: they are no ``Features``.
         """
         self._is_given = features is not None
-        self._features = Features() if features is None else features
+        self._features = Features()._owned_by(self) if features is None else features
         checked(self._features, Features, "Example: features")
 
     @property
     def features(self) -> Features:
         """The features by their names: ``example.features.feature["label"]``."""
         return self._features
+
+    def _note(self, part: ProtobufMessage) -> None:
+        self._is_given = True
 
     def _fields(self, deterministic: bool) -> list[tuple[int, bytes]]:
         content = self._features.SerializeToString(deterministic)
@@ -519,8 +694,10 @@ class SequenceExample(ProtobufMessage):
             TypeError: one is of another class.
         """
         self._given = {1: context is not None, 2: feature_lists is not None}
-        self._context = Features() if context is None else context
-        self._feature_lists = FeatureLists() if feature_lists is None else feature_lists
+        self._context = Features()._owned_by(self) if context is None else context
+        if feature_lists is None:
+            feature_lists = FeatureLists()._owned_by(self)
+        self._feature_lists = feature_lists
         checked(self._context, Features, "SequenceExample: context")
         checked(self._feature_lists, FeatureLists, "SequenceExample: feature_lists")
 
@@ -533,6 +710,9 @@ class SequenceExample(ProtobufMessage):
     def feature_lists(self) -> FeatureLists:
         """Features of the frames: ``sequence.feature_lists.feature_list["words"].feature[0]``."""
         return self._feature_lists
+
+    def _note(self, part: ProtobufMessage) -> None:
+        self._given.update({number: True for number, _, each in self._parts() if each is part})
 
     def _parts(self) -> list[tuple[int, str, ProtobufMessage]]:
         return [(1, "context", self._context), (2, "feature_lists", self._feature_lists)]

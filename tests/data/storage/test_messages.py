@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline import train
+from drumline.data.storage.messages import example_from_json
 from drumline.train import (
     BytesList,
     Example,
@@ -218,3 +219,53 @@ def test_messages_come_back(context: Any, lists: Any) -> None:
 def test_they_are_public() -> None:
     names = {"Example", "Features", "Feature", "BytesList", "FloatList", "Int64List"}
     assert {*names, "SequenceExample", "FeatureLists", "FeatureList"} <= set(train.__all__)
+
+
+class TestFunctionsOfTheProtobufPackage:
+    @pytest.mark.parametrize(
+        ("kind", "serialized"), [(Example, FULL), (SequenceExample, SEQUENCE), (Example, b"\n\x00")]
+    )
+    def test_the_text_format(self, kind: Any, serialized: bytes) -> None:
+        text_format = pytest.importorskip("google.protobuf.text_format")
+        message = kind.FromString(serialized)
+        text = text_format.MessageToString(message)
+        assert text_format.Parse(repr(message), kind()) == message
+        assert text_format.Parse(text, kind()) == message
+        assert text_format.Merge(text, kind()) == message
+
+    def test_an_empty_list_is_there(self) -> None:
+        text_format = pytest.importorskip("google.protobuf.text_format")
+        text = 'features { feature { key: "a" value { int64_list { value: [] } } } }'
+        merged = text_format.Merge(text, Example())
+        assert merged == example(a=integers())
+        assert merged.features.feature["a"].WhichOneof("kind") == "int64_list"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "feature { }",
+            'features { feature { value { int64_list { value: "a" } } } }',
+            "features { feature { value { int64_list { } float_list { } } } }",
+        ],
+    )
+    def test_wrong_texts(self, text: str) -> None:
+        text_format = pytest.importorskip("google.protobuf.text_format")
+        with pytest.raises(text_format.ParseError):
+            text_format.Parse(text, Example())
+
+    def test_json(self) -> None:
+        json_format = pytest.importorskip("google.protobuf.json_format")
+        message = Example.FromString(FULL)
+        text = json_format.MessageToJson(message)
+        assert example_from_json(text.encode()) == message
+
+    def test_copies(self) -> None:
+        message, other = Example(), Example.FromString(FULL)
+        message.CopyFrom(other)
+        assert message == other
+        message.Clear()
+        assert message == Example()
+        message.features.feature["d"] = integers(1)
+        message.MergeFrom(other)
+        assert sorted(message.features.feature) == ["a", "b", "c", "d"]
+        assert message.HasField("features") and not Example().HasField("features")
