@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.experimental.sparse import BCOO
 
 from drumline.compat.ops import arrays, elementwise
 from drumline.compat.values import dtypes
@@ -299,7 +301,33 @@ def _unflattened(about: Any, values: tuple[Any]) -> Any:
     return made
 
 
+def to_bcoo(sparse: SparseTensor) -> BCOO:
+    """A sparse array of JAX's, which Keras's layers compute with."""
+    places = sparse.places
+    order = np.lexsort(places.T[::-1]) if places.shape[1] else np.arange(len(places))
+    return BCOO(
+        (jnp.asarray(sparse.values._value), jnp.asarray(places, jnp.int32)),
+        shape=tuple(sparse.sizes.tolist()),
+        indices_sorted=bool((order == np.arange(len(places))).all()),
+        unique_indices=len(np.unique(places, axis=0)) == len(places),
+    )
+
+
+def _of_bcoo(array: BCOO) -> Any:
+    """A sparse tensor of JAX's sparse array; that of a traced function stays what it is."""
+    if array.n_batch or array.n_dense or isinstance(array.indices, jax.core.Tracer):
+        return array
+    if not (array.indices_sorted and array.unique_indices):
+        array = array.sum_duplicates()  # which sorts them, too, as tf.sparse asks for
+    places = np.asarray(array.indices, np.int64)
+    # Where there are fewer values than room for them, JAX fills it with places behind the end.
+    inside = (places < np.asarray(array.shape, np.int64)).all(1)
+    values = array.data if inside.all() else array.data[np.flatnonzero(inside)]
+    return SparseTensor(places[inside], Tensor(values), np.asarray(array.shape, np.int64))
+
+
 jax.tree_util.register_pytree_node(SparseTensor, _flattened, _unflattened)
+register(BCOO, _of_bcoo, None, None)
 register(SparseColumns, _to_user, SparseTensor, _to_columns)
 register(None, None, SparseSpec, _spec_to_core)
 

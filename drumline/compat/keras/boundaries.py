@@ -18,8 +18,10 @@ from typing import Any
 import jax
 import keras
 import numpy as np
+from jax.experimental.sparse import BCOO
 
 from drumline._changes import full_name, note
+from drumline.compat.composite.sparse import SparseTensor, to_bcoo
 from drumline.compat.keras import host_models, legacy, steps
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.values.boundary import (
@@ -54,7 +56,7 @@ def install() -> None:
     trainer = internals.JAXTrainer
     for name, step in _FITS.items():
         uses = steps.using_step(step)
-        _replace(trainer, name, _unwrapped_arguments, uses, host_models.of_strings)
+        _replace(trainer, name, _unwrapped_arguments, uses, host_models.of_strings, _sparse_arrays)
     _install_steps()
     _replace(
         keras.Layer,
@@ -62,6 +64,7 @@ def install() -> None:
         _tensors_in_tensors_out,
         host_models.with_host_results,
         _inputs_of_one_kind,
+        _sparse_arrays,
     )
     for base in (keras.losses.Loss, keras.Metric):
         _replace(base, "__call__", _tensors_in_tensors_out)
@@ -276,6 +279,43 @@ def _tensors_in_tensors_out(old: Callable[..., Any]) -> Callable[..., Any]:
         return wrap(old(self, *unwrap(args), **unwrap(kwargs)))
 
     return call
+
+
+def _sparse_arrays(old: Callable[..., Any]) -> Callable[..., Any]:
+    """Have layers and models take sparse tensors, which are JAX's sparse arrays inside of Keras."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found: list[bool] = []
+        map_structure(lambda leaf: found.append(_is_sparse(leaf)), (args, kwargs))
+        if not any(found) or not _takes_sparse(self):
+            return old(self, *args, **kwargs)
+        result = old(
+            self, *map_structure(_sparse_array, args), **map_structure(_sparse_array, kwargs)
+        )
+        return map_structure(lambda leaf: wrap(leaf) if _is_of_jax(leaf) else leaf, result)
+
+    return call
+
+
+def _is_sparse(leaf: Any) -> bool:
+    return isinstance(leaf, SparseTensor) and leaf.dtype.name != "string"
+
+
+def _sparse_array(leaf: Any) -> Any:
+    return to_bcoo(leaf) if _is_sparse(leaf) else leaf
+
+
+def _is_of_jax(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, BCOO))
+
+
+def _takes_sparse(layer: Any) -> bool:
+    """Whether Keras computes with a layer's sparse inputs, and not drumline before it."""
+    if isinstance(layer, internals.Functional) and not isinstance(layer, keras.Sequential):
+        return any(getattr(each, "sparse", False) for each in layer.inputs)
+    if isinstance(layer, keras.Model):
+        return not any(hasattr(each, "prepare") for each in layer._flatten_layers())
+    return type(layer).__module__.partition(".")[0] != "drumline"
 
 
 def _inputs_of_one_kind(old: Callable[..., Any]) -> Callable[..., Any]:
