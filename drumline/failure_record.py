@@ -74,7 +74,7 @@ def write(
     """Write this process's record, unless it has written one: what comes first is the cause.
 
     The file ``<task_type>-<task_index>.json`` appears whole or not at all, and replaces one left
-    by an earlier process of the same task.
+    by an earlier process of the same task. Only its user can read it.
 
     Returns:
         The file, or None when ``DRUMLINE_FAILURE_DIR`` is unset or a record was written before.
@@ -121,7 +121,7 @@ def primary(records: Iterable[FailureRecord]) -> FailureRecord | None:
 
 
 def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False
     ) as part:

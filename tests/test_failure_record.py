@@ -34,6 +34,12 @@ def test_a_record_is_read_as_written(directory: Path) -> None:
     assert [each.name for each in directory.iterdir()] == ["worker-1.json"]
 
 
+def test_only_its_user_can_read_it(directory: Path) -> None:
+    path = failure_record.write("worker", 0, "exception", "ValueError: a secret")
+    assert path is not None and path.stat().st_mode & 0o777 == 0o600
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
 def test_only_a_process_s_first_record_counts(directory: Path) -> None:
     assert failure_record.write("worker", 0, "exception", "the cause") is not None
     assert failure_record.write("worker", 0, "peer lost", "a consequence") is None

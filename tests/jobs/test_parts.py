@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from drumline.jobs.launch import environment
+from drumline.jobs.launch import environment, process
 from drumline.jobs.launch.environment import Ports, gpu_shares, visible_gpus
 from drumline.jobs.launch.errors import LaunchError
-from drumline.jobs.launch.logs import LogTail, last_lines, printable
+from drumline.jobs.launch.logs import LogDir, LogTail, last_lines, printable
 from drumline.jobs.launch.options import _python_script
 from drumline.jobs.launch.rendezvous.join import split_address
 from drumline.jobs.launch.tasks import LaunchedTask, Layout, joined, offered
@@ -113,6 +115,28 @@ def test_each_worker_gets_gpus_of_its_own() -> None:
     assert visible_gpus({name: ""}) == [] and visible_gpus({name: "-1"}) == []
     with pytest.raises(LaunchError, match="3 for 2 processes needs 6 GPUs, and 5 are visible"):
         gpu_shares(tasks, 3, env)
+
+
+def test_logs_and_failure_records_are_their_users_alone(tmp_path: Path) -> None:
+    logs = LogDir(tmp_path / "made" / "here", node=0)
+    log = logs.log(LaunchedTask("worker", 0), 0)
+    with contextlib.closing(logs):
+        records = logs.failures(0)
+        process._start(["true"], os.environ, log).wait()
+        made = {path: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert made.pop(tmp_path / "made") == made.pop(logs.path) == made.pop(records) == 0o700
+    assert made == {logs.path / ".lock-0": 0o600, log: 0o600}
+
+
+def test_a_directory_that_is_there_stays_as_it_is_and_old_files_are_closed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with contextlib.closing(LogDir(tmp_path, node=0)) as logs:
+        log = logs.log(LaunchedTask("worker", 0), 0)
+        log.write_text("of an earlier run")
+        log.chmod(0o644)
+        process._start(["true"], os.environ, log).wait()
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+    assert (log.read_text(), log.stat().st_mode & 0o777) == ("", 0o600)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -15,6 +16,27 @@ from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.tasks import LaunchedTask
 
 
+def private(path: str, flags: int) -> int:
+    """Open a file that its user alone can read, as ``open`` takes it for its `opener`."""
+    file = os.open(path, flags, 0o600)
+    with contextlib.suppress(PermissionError):  # another user's, who lets us write to it
+        os.fchmod(file, 0o600)  # it may be there already, of an earlier run
+    return file
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, for its user alone.
+
+    Raises:
+        OSError: if it cannot be made, or is a file.
+    """
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            each.mkdir(mode=0o700)
+    directory.mkdir(exist_ok=True)  # what is no directory is refused here
+
+
 def default_log_dir() -> Path:
     """A new name beneath ``drumline-logs``, by the time and this process."""
     return Path("drumline-logs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
@@ -24,7 +46,8 @@ class LogDir:
     """A directory that one launcher at a time writes to.
 
     Args:
-        path: made if absent.
+        path: made if absent, for its user alone. So is each file in it, also where others can list
+            the directory.
         node: the number of this host, since several may share the directory over a network.
 
     Raises:
@@ -38,7 +61,7 @@ class LogDir:
             raise LaunchError(str(error)) from None
         self._node = node
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_private(self.path)
             self._lock = self._locked(self.path / f".lock-{node}")
         except OSError as error:
             raise LaunchError(
@@ -58,11 +81,11 @@ class LogDir:
         """A directory for the failure records of this host's processes, empty."""
         directory = self.path / f"failures-{self._node}{_suffix(attempt)}"
         shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
         return directory
 
     def _locked(self, path: Path) -> IO[str]:
-        lock = path.open("a")
+        lock = os.fdopen(private(str(path), os.O_CREAT | os.O_APPEND | os.O_WRONLY), "a")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

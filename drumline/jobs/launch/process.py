@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from drumline.jobs.launch.errors import LaunchError
+from drumline.jobs.launch.logs import private
 from drumline.jobs.launch.tasks import LaunchedTask
 
 _PR_SET_PDEATHSIG = 1
@@ -141,7 +142,7 @@ class Child:
 
 def _start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     try:
-        with log.open("wb") as output:
+        with open(log, "wb", opener=private) as output:
             return subprocess.Popen(
                 command,
                 env=dict(env),
