@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import shutil
-import tempfile
 
 import drumline as dl  # before Keras, whose backend it selects
 
@@ -26,8 +25,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument(
     "--directory",
-    default=os.path.join(tempfile.gettempdir(), "drumline_custom_loop"),
-    help="where checkpoints are written; all processes must see it",
+    default=os.path.join("drumline-checkpoints", "custom_loop"),
+    help="where checkpoints are written; all processes must see it, and no stranger",
 )
 options = parser.parse_args()
 

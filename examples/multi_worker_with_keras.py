@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import shutil
-import tempfile
 
 import drumline as dl  # before Keras, whose backend it selects
 
@@ -23,8 +22,8 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)
 parser.add_argument(
     "--directory",
-    default=os.path.join(tempfile.gettempdir(), "drumline_with_keras"),
-    help="where models and checkpoints are written; all processes must see it",
+    default=os.path.join("drumline-checkpoints", "with_keras"),
+    help="where models and checkpoints are written; all processes must see it, and no stranger",
 )
 options = parser.parse_args()
 
