@@ -1,7 +1,7 @@
 """Challenge and response: both ends of a connection prove that they know a token, never sending it.
 
-Parameter servers and their clients use it, and the launchers of several hosts. Each protocol frames
-the following in its own way:
+Parameter servers and their clients use it, the processes of a group at their rendezvous, and the
+launchers of several hosts. Each protocol frames the following in its own way:
 
 1. Each side sends a nonce, `NONCE_BYTES` at random, fresh for each connection.
 2. From the token, the protocol's name and both nonces each side derives the connection's key::
@@ -29,10 +29,53 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import secrets
+from pathlib import Path
 
 NONCE_BYTES = 32
 PROOF_BYTES = 32
+
+TOKEN_VARIABLE = "DRUMLINE_CLUSTER_TOKEN"
+FILE_VARIABLE = "DRUMLINE_CLUSTER_TOKEN_FILE"
+HOW_TO_SET = (
+    f"Give all processes of the cluster the same one, made for example by 'openssl rand -hex 32', "
+    f"in the environment variable {TOKEN_VARIABLE}, or in a file that {FILE_VARIABLE} names. "
+    f"'drumline launch' does this by itself."
+)
+
+_SHORTEST = 16
+
+
+class TokenError(ValueError):
+    """The cluster's token is too short to be a secret, or its file cannot be read."""
+
+
+def given_token() -> str | None:
+    """The cluster's token, as the environment gives it to all its processes; None without one.
+
+    Raises:
+        TokenError: if the token is too short to be a secret, or its file cannot be read.
+    """
+    token = os.environ.get(TOKEN_VARIABLE)
+    source = TOKEN_VARIABLE
+    if token is None and (path := os.environ.get(FILE_VARIABLE)):
+        token, source = _read(path), path
+    if token is not None and len(token) < _SHORTEST:
+        raise TokenError(
+            f"The token in {source} has {len(token)} characters; a secret needs at least "
+            f"{_SHORTEST}. {HOW_TO_SET}"
+        )
+    return token
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenError(
+            f"The cluster's token cannot be read from {path}, which {FILE_VARIABLE} names: {error}"
+        ) from None
 
 
 def new_nonce() -> bytes:
@@ -108,6 +151,19 @@ class ConnectionKey:
         genuine = hmac.compare_digest(self._proof(self._peer, self._verified, text), proof)
         self._verified += genuine
         return genuine
+
+    def sign_line(self, line: bytes) -> bytes:
+        """Return `line`, this side's next text, behind its proof in hexadecimal and a space."""
+        return self.sign(line).hex().encode() + b" " + line
+
+    def open_line(self, signed: bytes) -> bytes | None:
+        """Return the text of the other side's next signed line, or None if it is not genuine."""
+        proof, _, line = signed.partition(b" ")
+        try:
+            genuine = self.verify(bytes.fromhex(proof.decode("ascii")), line)
+        except ValueError:  # not hexadecimal
+            return None
+        return line if genuine else None
 
     def _proof(self, side: bytes, number: int, text: bytes) -> bytes:
         return hmac.digest(self._key, side + b"|%d|" % number + text, hashlib.sha256)

@@ -116,8 +116,8 @@ def options(ps: int, nodes: int, token: str | None) -> LaunchOptions:
 def test_the_token_of_a_cluster() -> None:
     cluster = {"chief": ["10.0.0.1:20000"], "ps": ["10.0.0.1:20001", "10.0.0.2:20001"]}
     name = "DRUMLINE_CLUSTER_TOKEN"
-    assert cluster_token(options(0, 1, None), cluster, {}) == {}
-    here = [cluster_token(options(1, 1, None), cluster, {})[name] for _ in range(2)]
+    assert cluster_token(options(0, 2, None), cluster, {}) == {}, "nobody else would know it"
+    here = [cluster_token(options(ps, 1, None), cluster, {})[name] for ps in (0, 1)]
     assert here[0] != here[1] and all(len(token) == 64 for token in here)
     for own in (name, f"{name}_FILE"):
         assert cluster_token(options(1, 2, None), cluster, {own: "the user's"}) == {}
@@ -125,5 +125,6 @@ def test_the_token_of_a_cluster() -> None:
     assert shared == cluster_token(options(1, 2, "secret"), dict(reversed(cluster.items())), {})
     assert shared != cluster_token(options(1, 2, "another"), cluster, {})
     assert shared != cluster_token(options(1, 2, "secret"), {**cluster, "chief": ["a:1"]}, {})
+    assert len(cluster_token(options(0, 2, "secret"), cluster, {})[name]) == 64
     with pytest.raises(LaunchError, match="DRUMLINE_RENDEZVOUS_TOKEN on all hosts"):
         cluster_token(options(1, 2, None), cluster, {})

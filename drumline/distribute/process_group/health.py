@@ -20,9 +20,9 @@ from typing import NoReturn
 import jax
 
 from drumline._lost_process import STOPPED
+from drumline.distribute.process_group.control_channel import ControlChannel, silence_seconds
 from drumline.distribute.process_group.coordination import Failure
 from drumline.distribute.process_group.peers import FailureCause, Membership, is_about_a_peer
-from drumline.distribute.process_group.rendezvous import ControlChannel, silence_seconds
 from drumline.distribute.process_group.shutdown import STUCK_EXIT_CODE, Ending
 
 

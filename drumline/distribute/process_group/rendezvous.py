@@ -1,42 +1,38 @@
-"""The rendezvous of processes at process 0's address, and the control channel that it leaves.
+"""The rendezvous of processes at process 0's address.
 
 JAX's coordination service aborts a process when others do not come. The rendezvous takes place
 before, on the same address: it names who is missing, and who has another cluster specification.
+Where the processes have the cluster's token, no other takes part (`RendezvousChannel`). A stranger
+is sent away, and a warning says so; he keeps no process from joining.
 
-The connections stay open. The kernel closes a dead process's connections at once and keeps asking
-whether a silent machine is there, however busy both processes are. So they report a death before
-JAX's coordination service does, which aborts the survivors without a name when process 0 is lost.
+The connections stay open (`control_channel.py`). They report a death before JAX's coordination
+service does, which aborts the survivors without a name when process 0 is lost.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
-import json
-import selectors
+import ipaddress
+import logging
 import socket
-import threading
 import time
-from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from drumline import _addresses
-from drumline._rendezvous import (
-    ChannelError,
-    EventLoop,
-    LineChannel,
-    RendezvousServer,
-    connect,
-    hear,
-)
+from drumline._authentication import HOW_TO_SET, TokenError, given_token
+from drumline._rendezvous import ChannelError, EventLoop, RendezvousServer, connect, hear
+from drumline.distribute.process_group.control_channel import RefusedError, RendezvousChannel
 from drumline.distribute.process_group.group import ProcessGroup
 from drumline.distribute.process_group.peers import LocalProcess
 
+_log = logging.getLogger("drumline")
+
 _RETRY_SECONDS = 0.05
 _GREETING_SECONDS = 10.0
-_LONGEST = 1 << 20
-"""Bytes of a line: all tasks, addresses and processes of some thousand hosts."""
+"""How long each side has to say who it is."""
+_MOST_LOGGED = 10
+"""How many strangers have a line each in the log; the rest are counted."""
 
 _LONGEST_SHOWN = 4000
 
@@ -58,10 +54,14 @@ def meet(group: ProcessGroup, timeout_seconds: float) -> Rendezvous:
 
     Raises:
         RuntimeError: if this process 0 cannot listen on its address, if some do not come in time,
-            or if they were given different clusters.
+            if they were given different clusters, or not the same token.
     """
     until = time.monotonic() + timeout_seconds
-    found = (_visit if group.process_index else _host)(group, until)
+    try:
+        token = given_token()
+    except TokenError as error:
+        raise RuntimeError(str(error)) from None
+    found = (_visit if group.process_index else _host)(group, token, until)
     if isinstance(found, str):
         raise RuntimeError(
             f"{group.task} has waited {timeout_seconds:g} s at {group.describe(0)}: {found}. Start "
@@ -71,23 +71,58 @@ def meet(group: ProcessGroup, timeout_seconds: float) -> Rendezvous:
     return found
 
 
-def _host(group: ProcessGroup, until: float) -> Rendezvous | str:
+class _Strangers:
+    """Who was sent away while the processes met: for the log, and for the error if they do not."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._place = group.describe(0)
+        self._count = 0
+        self._latest = ""
+
+    def lost(self, channel: RendezvousChannel, why: str) -> None:
+        """A connection has ended; that of a process of the group is not counted."""
+        if channel.introduced:
+            return
+        self._count += 1
+        self._latest = f"from {channel.peer}: {why}"
+        if self._count <= _MOST_LOGGED:
+            _log.warning("%s sends a connection away %s.", self._place, self._latest)
+
+    def close(self) -> None:
+        """Log how many were not."""
+        if self._count > _MOST_LOGGED:
+            more = self._count - _MOST_LOGGED
+            _log.warning("%s has sent %d more connections away.", self._place, more)
+
+    @property
+    def shown(self) -> list[str]:
+        """A part of a sentence that says what was seen of them, or nothing."""
+        count = f"{self._count} connections were" if self._count > 1 else "a connection was"
+        return [f"{count} sent away, the last {self._latest}"] * bool(self._count)
+
+
+def _host(group: ProcessGroup, token: str | None, until: float) -> Rendezvous | str:
     come = {0: LocalProcess.this().to_json()}
 
-    def introduce(channel: _JsonChannel, greeting: Any) -> int:
-        _require_same_cluster(group, greeting, channel)
+    def introduce(channel: RendezvousChannel, greeting: Any) -> int:
+        _require_same_cluster(group, greeting, channel, token)
         index: int = greeting["index"]
         come[index] = _process(greeting.get("process")).to_json()
+        channel.introduced = True
         return index
 
+    listener = _listen(group)
+    if token is None:
+        _warn_of_open_door(group, listener)
     with (
         contextlib.closing(EventLoop()) as loop,
+        contextlib.closing(_Strangers(group)) as strangers,
         RendezvousServer(
-            _listen(group),
+            listener,
             expected=range(1, group.num_processes),
-            open_channel=_JsonChannel,
+            open_channel=lambda connection: RendezvousChannel(connection, token, listens=True),
             introduce=introduce,
-            lost=lambda channel, why: None,
+            lost=strangers.lost,
             loop=loop,
             stranger_seconds=_GREETING_SECONDS,
         ) as server,
@@ -98,6 +133,7 @@ def _host(group: ProcessGroup, until: float) -> Rendezvous | str:
             return "; ".join(
                 [f"{', '.join(missing)} did not come"] * bool(missing)
                 + [f"{task} came, and left before all were there" for task in left]
+                + strangers.shown
             )
         guests = server.members()
     everybody = [come[index] for index in range(group.num_processes)]
@@ -124,7 +160,18 @@ def _listen(group: ProcessGroup) -> socket.socket:
         ) from error
 
 
-def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
+def _warn_of_open_door(group: ProcessGroup, listener: socket.socket) -> None:
+    """Other machines may be able to connect, unless the address is of this one alone."""
+    host = str(listener.getsockname()[0]).partition("%")[0]
+    if not ipaddress.ip_address(host).is_loopback:
+        _log.warning(
+            "%s waits for the others without a token: whoever reaches that address can take the "
+            "place of a process. %s",
+            *(group.describe(0), HOW_TO_SET),
+        )
+
+
+def _visit(group: ProcessGroup, token: str | None, until: float) -> Rendezvous | str:
     greeting = {
         "tasks": group.tasks,
         "addresses": group.addresses,
@@ -136,13 +183,22 @@ def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
         while time.monotonic() < until:
             try:
                 host = connect(_addresses.split(group.addresses[0]), loop, until, _RETRY_SECONDS)
-                channel = on_failure.enter_context(contextlib.closing(_JsonChannel(host)))
+                channel = on_failure.enter_context(
+                    contextlib.closing(RendezvousChannel(host, token, listens=False))
+                )
+                _hear_greeting(channel, loop, until)
                 channel.send(greeting)
                 answer = hear(channel, loop, bool, until)[0]
+            except RefusedError as error:
+                raise RuntimeError(
+                    f"{group.task} cannot join {group.describe(0)}: {error}"
+                ) from None
             except OSError as error:
                 problem, answer = f"{group.tasks[0]} does not answer ({error})", {}
-            except ChannelError:
-                problem = f"{group.tasks[0]} was there, but not all the others came"
+            except ChannelError as error:
+                problem = f"what answers there is not {group.tasks[0]} ({error})"
+                if channel.greeted:
+                    problem = f"{group.tasks[0]} was there, but not all the others came"
                 answer = {}
             if "everybody" in answer:
                 try:
@@ -162,9 +218,21 @@ def _visit(group: ProcessGroup, until: float) -> Rendezvous | str:
     return problem
 
 
+def _hear_greeting(channel: RendezvousChannel, loop: EventLoop, until: float) -> None:
+    deadline = min(until, time.monotonic() + _GREETING_SECONDS)
+    if hear(channel, loop, lambda heard: channel.greeted or heard, deadline):
+        raise ChannelError("it said more before it was answered")
+
+
 def _require_same_cluster(
-    group: ProcessGroup, greeting: dict[str, Any], guest: _JsonChannel
+    group: ProcessGroup, greeting: dict[str, Any], guest: RendezvousChannel, token: str | None
 ) -> None:
+    """Refuse who was given another cluster; one that has the token has to be put right at once.
+
+    Raises:
+        ChannelError: if it is a stranger: he does not end the job.
+        RuntimeError: if it is one of ours.
+    """
     sent = {"tasks": greeting.get("tasks"), "addresses": greeting.get("addresses")}
     own = {"tasks": list(group.tasks), "addresses": list(group.addresses)}
     index = greeting.get("index")
@@ -178,6 +246,8 @@ def _require_same_cluster(
         f"given the same"
     )
     guest.send({"refused": refusal})
+    if token is None:
+        raise ChannelError(refusal)
     raise RuntimeError(f"A process came to {group.describe(0)}, but {refusal}.")
 
 
@@ -206,90 +276,3 @@ def _printed(said: object) -> str:
     """What a peer said, short and without control characters, for a message to the user."""
     text = said if isinstance(said, str) and said.isprintable() else ascii(said)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-
-
-class _JsonChannel(LineChannel[dict[str, Any]]):
-    """Objects of JSON; what they mean depends on who says them."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__(connection, _LONGEST)
-
-    def encode(self, message: dict[str, Any]) -> bytes:
-        return json.dumps(message).encode()
-
-    def decode(self, line: bytes) -> dict[str, Any]:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
-            raise ChannelError("it sent what is no message")
-        return message
-
-
-_GLANCE_SECONDS = 1.0
-
-
-def silence_seconds(heartbeat_timeout_seconds: int) -> int:
-    """How long process 0 may be silent, less than it takes JAX to end this process for it."""
-    return max(1, heartbeat_timeout_seconds * 3 // 5)
-
-
-class ControlChannel:
-    """This process's open connections, by the index of the process at the other end."""
-
-    def __init__(self, connections: Mapping[int, socket.socket], heartbeat_timeout: int) -> None:
-        self._connections = dict(connections)
-        self._stopped = threading.Event()
-        for connection in self._connections.values():
-            connection.setblocking(False)
-            _ask_often(connection, silence_seconds(heartbeat_timeout))
-
-    def watch(self, ended: Callable[[int, bool], None], glance: Callable[[], None]) -> None:
-        """Call `ended` for each connection that ends, and `glance` every second, until `stop`.
-
-        `ended` is given the process and whether it was silent for too long (else it hung up).
-        """
-        with selectors.DefaultSelector() as selector:
-            for index, connection in self._connections.items():
-                selector.register(connection, selectors.EVENT_READ, index)
-            while not self._stopped.is_set():
-                for key, _ in selector.select(_GLANCE_SECONDS):
-                    selector.unregister(key.fileobj)
-                    silent = _was_silent(self._connections[key.data])
-                    if not self._stopped.is_set():
-                        ended(key.data, silent)
-                if not self._stopped.is_set():
-                    glance()
-
-    def stop(self) -> None:
-        """End `watch`."""
-        self._stopped.set()
-
-    def close(self) -> None:
-        """Close the connections."""
-        for connection in self._connections.values():
-            with contextlib.suppress(OSError):
-                connection.close()
-
-
-def _was_silent(connection: socket.socket) -> bool:
-    try:
-        connection.recv(1)
-    except OSError as error:
-        return error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
-    return False
-
-
-def _ask_often(connection: socket.socket, silence: int) -> None:
-    """Let the kernel end the connection when the other machine is silent for that long."""
-    every = max(1, silence // 4)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        ("TCP_KEEPIDLE", every),
-        ("TCP_KEEPINTVL", every),
-        ("TCP_KEEPCNT", max(1, silence // every - 1)),
-        ("TCP_USER_TIMEOUT", silence * 1000),
-    ):
-        if hasattr(socket, option):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -13,12 +13,13 @@ from drumline import _addresses
 from drumline._forks import at_exit
 from drumline._jax_start import jax_has_started
 from drumline.distribute.process_group import environment, jax_internals, shm_all_reduce
+from drumline.distribute.process_group.control_channel import ControlChannel
 from drumline.distribute.process_group.coordination import KeyValueStore
 from drumline.distribute.process_group.group import ProcessGroup, Resolver, group_of
 from drumline.distribute.process_group.health import Monitor, Pending, Watchdog
 from drumline.distribute.process_group.one_writer import OneWriter
 from drumline.distribute.process_group.peers import Membership
-from drumline.distribute.process_group.rendezvous import ControlChannel, Rendezvous, meet
+from drumline.distribute.process_group.rendezvous import Rendezvous, meet
 from drumline.distribute.process_group.shutdown import Ending
 from drumline.training.checkpoint.checkpoint import save_together
 

@@ -14,15 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from drumline import _addresses
-from drumline._authentication import token_digest
+from drumline._authentication import FILE_VARIABLE, TOKEN_VARIABLE, token_digest
 from drumline.failure_record import DIRECTORY_VARIABLE
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.process import MARK
 from drumline.jobs.launch.tasks import Addresses, LaunchedTask, tf_config
 
-TOKEN_VARIABLE = "DRUMLINE_RENDEZVOUS_TOKEN"
-CLUSTER_TOKEN_VARIABLES = ("DRUMLINE_CLUSTER_TOKEN", "DRUMLINE_CLUSTER_TOKEN_FILE")
+LAUNCHERS_TOKEN_VARIABLE = "DRUMLINE_RENDEZVOUS_TOKEN"
 RESTART_VARIABLE = "DRUMLINE_RESTART"
 """How often the process's task was started before."""
 _CACHE_VARIABLE = "DRUMLINE_COMPILATION_CACHE"
@@ -49,26 +48,30 @@ def environments(
 def cluster_token(
     options: LaunchOptions, cluster: Addresses, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The secret by which the processes of a job with parameter servers know each other.
+    """The secret by which the processes of a job know each other.
 
     The user's own, in the environment, stands. On several hosts it follows from the launchers'
     secret and the addresses, which are the same on all and other ones at each start of the job.
+    Without that secret there is none: process 0 warns of it.
 
     Raises:
-        LaunchError: if there are several hosts and no secret.
+        LaunchError: if there are parameter servers on several hosts, and no secret.
     """
-    if not options.layout.ps or any(environ.get(name) for name in CLUSTER_TOKEN_VARIABLES):
+    if any(environ.get(name) for name in (TOKEN_VARIABLE, FILE_VARIABLE)):
         return {}
     if options.layout.nodes == 1:
-        return {CLUSTER_TOKEN_VARIABLES[0]: secrets.token_hex(32)}
+        return {TOKEN_VARIABLE: secrets.token_hex(32)}
     if options.token is None:
+        if not options.layout.ps:
+            return {}
         raise LaunchError(
             f"parameter servers on several hosts need a secret that all processes know. Set "
-            f"{TOKEN_VARIABLE} on all hosts, to the same output of 'openssl rand -hex 32'."
+            f"{LAUNCHERS_TOKEN_VARIABLE} on all hosts, to the same output of 'openssl rand -hex "
+            f"32'."
         )
     addresses = json.dumps(cluster, sort_keys=True)
     text = f"drumline cluster token|{addresses}".encode()
-    return {CLUSTER_TOKEN_VARIABLES[0]: token_digest(options.token, text).hex()}
+    return {TOKEN_VARIABLE: token_digest(options.token, text).hex()}
 
 
 def mark_for(mark: str) -> None:
@@ -116,7 +119,7 @@ def visible_gpus(environ: Mapping[str, str]) -> list[str]:
 
 def _shared(options: LaunchOptions, failures: Path) -> dict[str, str]:
     env = dict(os.environ)
-    env.pop(TOKEN_VARIABLE, None)  # the launchers' secret is not the scripts' business
+    env.pop(LAUNCHERS_TOKEN_VARIABLE, None)  # the launchers' secret is not the scripts' business
     env.setdefault("PYTHONUNBUFFERED", "1")  # else the log lags behind, and a crash loses its end
     env.setdefault("PYTHONFAULTHANDLER", "1")
     env[DIRECTORY_VARIABLE] = str(failures)

@@ -116,6 +116,12 @@ class Run:
         """All members' names."""
         return [name for number in range(len(self._zygotes)) for name in self.names_of(number)]
 
+    def address_of(self, cluster: str) -> str:
+        """Where process 0 of a cluster listens."""
+        members = next(members for each, members in self._members if each.name == cluster)
+        addresses: list[str] = json.loads(members[0]["env"]["TF_CONFIG"])["cluster"]["worker"]
+        return addresses[0]
+
     def names_of(self, number: int) -> list[str]:
         """The names of a zygote's members."""
         return [member["name"] for member in self._members_of(number)]

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -69,6 +70,13 @@ def together(index: int, fault: str, seconds: float = 0, **timeouts: int) -> Non
     say(joined=group.tasks)
     mine = group.process_index == index
     FAULTS[fault](mine, compute, seconds)
+
+
+def late(name: str, **arguments: Any) -> None:
+    """As `together`, but process 1 does not come before the file `name` is there."""
+    while json.loads(os.environ["TF_CONFIG"])["task"]["index"] and not os.path.exists(name):
+        time.sleep(0.02)
+    together(**arguments)
 
 
 def train() -> None:

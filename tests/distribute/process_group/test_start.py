@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import jax
 import pytest
 
 from drumline import _addresses, _rendezvous
+from drumline._authentication import TOKEN_VARIABLE
 from drumline._rendezvous import EventLoop
 from drumline.distribute import process_group
 from drumline.distribute.cluster_resolver import (
@@ -22,6 +24,7 @@ from drumline.distribute.cluster_resolver import (
     TFConfigClusterResolver,
 )
 from drumline.distribute.process_group import jax_internals
+from drumline.distribute.process_group.control_channel import RendezvousChannel
 from drumline.distribute.process_group.group import group_of
 from drumline.distribute.process_group.peers import LocalProcess
 from drumline.distribute.process_group.rendezvous import Rendezvous, meet
@@ -176,7 +179,8 @@ def test_processes_meet() -> None:
     assert first[0].condition() == "running"
 
 
-def test_processes_of_different_clusters_are_told() -> None:
+def test_processes_of_different_clusters_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "of this cluster alone")
     first, second = meeting_of(f"127.0.0.1:{free_port('127.0.0.1')}", "c:1")
     for error in (first, second):
         assert isinstance(error, RuntimeError)
@@ -206,15 +210,25 @@ def test_strangers_do_not_disturb_a_meeting() -> None:
     assert first == second == [LocalProcess.this()] * 2
 
 
-def _greeting(address: str, **other: Any) -> bytes:
-    said = {
+@contextlib.contextmanager
+def _stranger(address: str) -> Iterator[RendezvousChannel]:
+    """A connection to process 0, once it listens and has greeted."""
+    loop = EventLoop()
+    connection = _rendezvous.connect(_addresses.split(address), loop, time.monotonic() + 20, 0.01)
+    with contextlib.closing(loop), connection:
+        channel = RendezvousChannel(connection, None, listens=False)
+        _rendezvous.hear(channel, loop, lambda heard: channel.greeted, time.monotonic() + 20)
+        yield channel
+
+
+def _introduction(address: str, **other: Any) -> dict[str, Any]:
+    return {
         "tasks": ["worker:0", "worker:1"],
         "addresses": [address, "b:1"],
         "index": 1,
         "process": LocalProcess.this().to_json(),
         **other,
     }
-    return json.dumps(said).encode() + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -225,29 +239,31 @@ def test_a_stranger_that_names_no_process_does_not_end_a_meeting(wrong: Any) -> 
     with ThreadPoolExecutor() as pool:
         first = group_of(resolver({"worker": [address, "b:1"]}, "worker", 0))
         waiting = pool.submit(meet, first, 30)
-        with _rendezvous.connect(
-            _addresses.split(address), EventLoop(), time.monotonic() + 20, 0.01
-        ) as stranger:
-            stranger.settimeout(20)
-            stranger.sendall(_greeting(address, process=wrong))
-            assert stranger.recv(100) == b"", "it is sent away, and nothing said to it"
+        with _stranger(address) as stranger:
+            stranger.send(_introduction(address, process=wrong))
+            assert stranger.detach().recv(100) == b"", "it is sent away, and nothing said to it"
         second = group_of(resolver({"worker": [address, "b:1"]}, "worker", 1))
         met = _processes(meet(second, 30))
         assert met == _processes(waiting.result()) == [LocalProcess.this()] * 2
 
 
-def test_what_a_stranger_says_is_shown_short_and_without_control_characters() -> None:
+def test_what_a_stranger_says_is_shown_short_and_without_control_characters(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is logged, and ends nothing; if the others do not come, the error has it."""
     address = f"127.0.0.1:{free_port('127.0.0.1')}"
     with ThreadPoolExecutor() as pool:
         first = group_of(resolver({"worker": [address, "b:1"]}, "worker", 0))
-        waiting = pool.submit(meet, first, 30)
-        with _rendezvous.connect(
-            _addresses.split(address), EventLoop(), time.monotonic() + 20, 0.01
-        ) as stranger:
-            stranger.sendall(_greeting(address, tasks="\x1b[2J", addresses=["x" * 500_000]))
+        waiting = pool.submit(meet, first, 8)
+        with _stranger(address) as stranger:
+            stranger.send(_introduction(address, tasks="\x1b[2J", addresses=["x" * 500_000]))
             error = str(waiting.exception(30))
-        assert "A process came to worker:0" in error and "\\x1b[2J" in error
-        assert error.isprintable() and len(error) < 10_000
+    (logged,) = (record.getMessage() for record in caplog.records)
+    for text in (logged, error):
+        assert "it was given the cluster" in text and "\\x1b[2J" in text
+        assert text.isprintable() and len(text) < 10_000
+    assert f"worker:0 (127.0.0.1:{address[10:]}) sends a connection away from" in logged
+    assert "worker:1 did not come; a connection was sent away, the last from 127.0.0.1: it" in error
 
 
 @pytest.mark.parametrize("said", [7, [], ["{}", "{}"], [None, None]])
@@ -257,7 +273,10 @@ def test_what_is_no_process_0_is_named(said: Any) -> None:
         group = group_of(resolver({"worker": [address, "b:1"]}, "worker", 1))
         waiting = pool.submit(meet, group, 30)
         with listener.accept()[0] as guest:
-            guest.sendall(json.dumps({"everybody": said}).encode() + b"\n")
+            channel = RendezvousChannel(guest, None, listens=True)
+            with contextlib.closing(EventLoop()) as loop:
+                _rendezvous.hear(channel, loop, bool, time.monotonic() + 20)
+            channel.send({"everybody": said})
             with pytest.raises(RuntimeError, match="worker:1 reached what is no process of this"):
                 waiting.result(30)
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from drumline import _addresses
+from drumline._authentication import HOW_TO_SET
 from drumline._lost_process import CLOSED, NO_ANSWER, SHUT_DOWN, silent
 from drumline.distribute.parameter_server.errors import (
     AuthenticationError,
@@ -51,7 +52,6 @@ from drumline.distribute.parameter_server.wire.codec import (
     encode,
 )
 from drumline.distribute.parameter_server.wire.greeting import (
-    HOW_TO_SET,
     greet,
     hear,
     is_made_here,

@@ -13,26 +13,25 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import secrets
 import struct
-from pathlib import Path
 from typing import Any
 
-from drumline._authentication import NONCE_BYTES, PROOF_BYTES, ConnectionKey, new_nonce, same_token
+from drumline._authentication import (
+    HOW_TO_SET,
+    NONCE_BYTES,
+    PROOF_BYTES,
+    ConnectionKey,
+    TokenError,
+    given_token,
+    new_nonce,
+    same_token,
+)
 from drumline.distribute.parameter_server.errors import AuthenticationError, ProtocolError
 from drumline.distribute.parameter_server.wire.stream import Stream
 
-TOKEN_VARIABLE = "DRUMLINE_CLUSTER_TOKEN"
-FILE_VARIABLE = "DRUMLINE_CLUSTER_TOKEN_FILE"
-HOW_TO_SET = (
-    f"Give all processes of the cluster the same one, made for example by 'openssl rand -hex 32', "
-    f"in the environment variable {TOKEN_VARIABLE}, or in a file that {FILE_VARIABLE} names. "
-    f"'drumline launch' does this by itself."
-)
 PROTOCOL = b"drumline wire 3\n"
 
-_SHORTEST = 16
 _ACCEPTED, _REFUSED = b"+", b"-"
 _LENGTH = struct.Struct("<I")
 _LONGEST = 64 * 1024
@@ -46,18 +45,10 @@ def cluster_token() -> str:
     Raises:
         AuthenticationError: if the token is too short to be a secret, or its file cannot be read.
     """
-    token = os.environ.get(TOKEN_VARIABLE)
-    source = TOKEN_VARIABLE
-    if token is None and (path := os.environ.get(FILE_VARIABLE)):
-        token, source = _read(path), path
-    if token is None:
-        return _made_here()
-    if len(token) < _SHORTEST:
-        raise AuthenticationError(
-            f"The token in {source} has {len(token)} characters; a secret needs at least "
-            f"{_SHORTEST}. {HOW_TO_SET}"
-        )
-    return token
+    try:
+        return given_token() or _made_here()
+    except TokenError as error:
+        raise AuthenticationError(str(error)) from None
 
 
 def is_made_here(token: str) -> bool:
@@ -68,15 +59,6 @@ def is_made_here(token: str) -> bool:
 @functools.cache
 def _made_here() -> str:
     return secrets.token_hex(32)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AuthenticationError(
-            f"The cluster's token cannot be read from {path}, which {FILE_VARIABLE} names: {error}"
-        ) from None
 
 
 def greet(stream: Stream, token: str) -> None:

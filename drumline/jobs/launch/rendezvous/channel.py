@@ -49,13 +49,14 @@ class LauncherChannel(LineChannel[Message]):
 
     def encode(self, message: Message) -> bytes:
         line = message.model_dump_json().encode()
-        return line if self._key is None else self._key.sign(line).hex().encode() + b" " + line
+        return line if self._key is None else self._key.sign_line(line)
 
     def decode(self, line: bytes) -> Message | None:
         if self._key is not None:
-            proof, _, line = line.partition(b" ")
-            if not self._key.verify(_from_hexadecimal(proof), line):
+            opened = self._key.open_line(line)
+            if opened is None:
                 raise ChannelError("it does not know the same --rendezvous-token")
+            line = opened
         try:
             message = parse(line)
         except ValueError as error:
@@ -96,11 +97,3 @@ class LauncherChannel(LineChannel[Message]):
                 self._token, PROTOCOL.encode(), *nonces, listens=self._is_leader
             )
         self._greeted = True
-
-
-def _from_hexadecimal(proof: bytes) -> bytes:
-    """The bytes of `proof`; none, which prove nothing, if it is not hexadecimal."""
-    try:
-        return bytes.fromhex(proof.decode("ascii"))
-    except ValueError:
-        return b""

@@ -18,7 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drumline._authentication import NONCE_BYTES, ConnectionKey
+from drumline._authentication import (
+    FILE_VARIABLE,
+    NONCE_BYTES,
+    TOKEN_VARIABLE,
+    ConnectionKey,
+)
 from drumline.distribute.parameter_server.wire import (
     AuthenticationError,
     ClientTls,
@@ -30,10 +35,6 @@ from drumline.distribute.parameter_server.wire import (
     greeting,
 )
 from drumline.distribute.parameter_server.wire import server as server_module
-from drumline.distribute.parameter_server.wire.greeting import (
-    FILE_VARIABLE,
-    TOKEN_VARIABLE,
-)
 from tests.distribute.parameter_server.wire.wire_support import (
     TOKEN,
     Handlers,
