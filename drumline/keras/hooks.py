@@ -15,6 +15,7 @@ import keras
 from drumline.keras import callbacks, data_adapter, internals, layer_hooks, state, trainer
 from drumline.keras.chief_only import write_on_chief_only
 from drumline.keras.internals import replace_method
+from drumline.keras.layers import host_models
 from drumline.keras.parameter_server.loops import on_servers, refuse_on_servers
 from drumline.keras.step import reductions, train_step
 
@@ -103,16 +104,17 @@ def _when_fit_begins() -> None:
             internals.JAXTrainer,
             name,
             _of_datasets,
-            "it runs in the model's scope, names a missing batch(), and has a loop of its own "
-            "where the variables are on parameter servers",
+            "it runs in the model's scope, computes layers of strings before the step, names a "
+            "missing batch(), and has a loop of its own where the variables are on parameter "
+            "servers",
         )
     for name in ("train_on_batch", "test_on_batch", "predict_on_batch"):
         replace_method(
             internals.JAXTrainer,
             name,
             _of_batches,
-            "it runs in the model's scope, and checks integers that Keras narrows before its step "
-            "sees them",
+            "it runs in the model's scope, computes layers of strings before the step, and checks "
+            "integers that Keras narrows before its step sees them",
         )
 
 
@@ -183,9 +185,17 @@ def _while_a_step_is_traced() -> None:
     replace_method(
         keras.Layer,
         "__call__",
-        layer_hooks.enter_replica_context,
-        "a layer that reduces over the replicas has a replica context wherever it is called",
+        lambda call: host_models.with_host_results(layer_hooks.enter_replica_context(call)),
+        "a layer that reduces over the replicas has a replica context wherever it is called; a "
+        "model with layers of strings computes them before the rest, as JAX has no strings",
     )
+    for model in (internals.Functional, keras.Sequential):
+        replace_method(
+            model,
+            "call",
+            host_models.with_host_call,
+            "the compiled step of a model with layers of strings is given what these computed",
+        )
     replace_method(
         keras.random.SeedGenerator,
         "next",
@@ -250,8 +260,10 @@ def _in_callbacks() -> None:
 
 
 def _of_datasets(method: Callable[..., Any]) -> Callable[..., Any]:
-    return state.run_in_model_scope(data_adapter.add_batch_hint(on_servers(method)))
+    hinted = data_adapter.add_batch_hint(on_servers(method))
+    return state.run_in_model_scope(host_models.of_strings(hinted))
 
 
 def _of_batches(method: Callable[..., Any]) -> Callable[..., Any]:
-    return state.run_in_model_scope(train_step.check_integer_range(refuse_on_servers(method)))
+    checked = train_step.check_integer_range(refuse_on_servers(method))
+    return state.run_in_model_scope(host_models.of_strings(checked))

@@ -255,6 +255,13 @@ class TextVectorization:
     def _as_tokens(self, vocabulary: Any) -> list[bytes]:
         if isinstance(vocabulary, str | os.PathLike):
             vocabulary = Path(vocabulary).read_text(self._encoding).splitlines()
+        other = next((each for each in vocabulary if not isinstance(each, str | bytes)), None)
+        if other is not None:
+            raise ValueError(
+                f"{NAME}: the vocabulary has {type(other).__name__} values, such as {other!r}, "
+                "where strings are wanted: make strings of them, [str(token) for token in "
+                "vocabulary]"
+            )
         return [
             token if isinstance(token, bytes) else str(token).encode(self._encoding)
             for token in vocabulary

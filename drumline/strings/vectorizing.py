@@ -13,7 +13,13 @@ import numpy as np
 from drumline._core import TextTokenizer, TokenCounts
 from drumline.data.dataset import Dataset
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec, splits_of
-from drumline.data.elements.spec import STRING, ElementSpec, TensorSpec, as_array
+from drumline.data.elements.spec import (
+    INFINITE,
+    STRING,
+    ElementSpec,
+    TensorSpec,
+    as_array,
+)
 from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.functions.native.strings import (
     Bad,
@@ -226,6 +232,11 @@ def documents_of(
 def _of_dataset(
     data: Dataset, batch_size: int | None, steps: int | None, tokens: bool
 ) -> Iterator[np.ndarray]:
+    if steps is None and data.cardinality() == INFINITE:
+        raise ValueError(
+            f"{NAME}: adapt would never come to the end of this dataset (its cardinality is "
+            "infinite): give steps=, or a part of it, dataset.take(n)"
+        )
     spec = data.element_spec
     if getattr(spec, "dtype", None) != STRING:
         raise TypeError(

@@ -22,7 +22,7 @@ from jax.experimental.sparse import BCOO
 
 from drumline._changes import full_name, note
 from drumline.compat.composite.sparse import SparseTensor, to_bcoo
-from drumline.compat.keras import host_models, legacy, steps
+from drumline.compat.keras import legacy, steps
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.values.boundary import (
     from_core,
@@ -33,6 +33,7 @@ from drumline.compat.values.boundary import (
 )
 from drumline.compat.values.tensor import Tensor, install_on_arrays
 from drumline.keras import internals
+from drumline.keras.layers import host_models
 
 _MARK = "_takes_tensors"
 _ROOM = "drumline.compat"
@@ -56,25 +57,17 @@ def install() -> None:
     trainer = internals.JAXTrainer
     for name, step in _FITS.items():
         uses = steps.using_step(step)
-        _replace(trainer, name, _unwrapped_arguments, uses, host_models.of_strings, _sparse_arrays)
+        _replace(trainer, name, _unwrapped_arguments, uses, _sparse_arrays)
     _install_steps()
-    _replace(
-        keras.Layer,
-        "__call__",
-        _tensors_in_tensors_out,
-        host_models.with_host_results,
-        _inputs_of_one_kind,
-        _sparse_arrays,
-    )
+    host_models.convert_inputs_by(unwrap)
+    _replace(keras.Layer, "__call__", _tensors_in_tensors_out, _inputs_of_one_kind, _sparse_arrays)
     for base in (keras.losses.Loss, keras.Metric):
         _replace(base, "__call__", _tensors_in_tensors_out)
-    for model in (internals.Functional, keras.Sequential):
-        _replace(model, "call", host_models.with_host_call)
     for metric in (keras.Metric, *_subclasses(keras.Metric)):
         if "update_state" in vars(metric):
             _replace(metric, "update_state", _unwrapped_arguments)
     for layer in _subclasses(keras.Layer):
-        if "adapt" in vars(layer):
+        if "adapt" in vars(layer) and not layer.__module__.startswith("drumline."):
             _replace(layer, "adapt", _unwrapped_arguments)
     _install_optimizers()
     _install_old_spellings()

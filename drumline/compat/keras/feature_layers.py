@@ -1,7 +1,8 @@
 """`DenseFeatures`, `SequenceFeatures` and linear models of feature columns.
 
 What columns do with strings, tables and hashes runs before the compiled step: models are given its
-results beside the other features, under names that begin with `PREFIX`; `host_models` does so.
+results beside the other features, under names that begin with `PREFIX`
+(`drumline.keras.layers.host_models`).
 """
 
 from __future__ import annotations

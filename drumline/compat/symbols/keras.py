@@ -110,20 +110,28 @@ AREA = (
         },
     ),
     *area(
-        "drumline.compat.keras.lookups",
-        StringLookupLayer=f"keras.layers.StringLookup {_EXPERIMENTAL}StringLookup",
-        IntegerLookupLayer=f"keras.layers.IntegerLookup {_EXPERIMENTAL}IntegerLookup",
-    ),
-    *area(
         "drumline.compat.keras.program_layer",
         ProgramLayer="keras.layers.TFSMLayer",
         differences={"ProgramLayer": "reads what this package saved, not TensorFlow's SavedModel"},
     ),
     *area(
-        "drumline.compat.keras.text_layers",
-        TextVectorizationLayer=(f"keras.layers.TextVectorization {_EXPERIMENTAL}TextVectorization"),
-        Hashing=f"keras.layers.Hashing {_EXPERIMENTAL}Hashing",
-        HashedCrossing="keras.layers.HashedCrossing",
-        differences={"TextVectorizationLayer": "there are no sparse outputs"},
+        "drumline.compat.keras.string_layers",
+        StringLookupOfTensors=f"keras.layers.StringLookup {_EXPERIMENTAL}StringLookup",
+        IntegerLookupOfTensors=f"keras.layers.IntegerLookup {_EXPERIMENTAL}IntegerLookup",
+        TextVectorizationOfTensors=(
+            f"keras.layers.TextVectorization {_EXPERIMENTAL}TextVectorization"
+        ),
+        HashingOfTensors=f"keras.layers.Hashing {_EXPERIMENTAL}Hashing",
+        HashedCrossingOfTensors="keras.layers.HashedCrossing",
+        differences=dict.fromkeys(
+            (
+                "StringLookupOfTensors",
+                "IntegerLookupOfTensors",
+                "TextVectorizationOfTensors",
+                "HashingOfTensors",
+                "HashedCrossingOfTensors",
+            ),
+            "there are no sparse outputs",
+        ),
     ),
 )

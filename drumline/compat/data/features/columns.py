@@ -18,7 +18,6 @@ import numpy as np
 
 from drumline import io
 from drumline.compat.data.features.inputs import (
-    HASH_KEY,
     Categories,
     categories,
     crossed,
@@ -37,6 +36,7 @@ from drumline.compat.values.boundary import from_core, unwrap
 from drumline.compat.values.shape import TensorShape
 from drumline.compat.values.tensor import Tensor
 from drumline.data.functions.native.symbol import Symbol
+from drumline.strings.fingerprints import HASH_KEY
 
 Prepared = Mapping[str, Any]
 """What a column gives to the step: ``values``, or ``ids`` and perhaps ``weights``."""

@@ -25,12 +25,7 @@ from drumline.data.functions.native.apply import apply
 from drumline.data.functions.native.operation import Column, NativeOperation, OperationResult
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
 from drumline.data.functions.trace import in_dataset_function
-
-HASH_KEY = 0xDECAFCAFFE
-"""What crosses begin with in TensorFlow."""
-
-_MUL = np.uint64(0xC6A4A7935BD1E995)
-_LARGE = 2**63 - 1
+from drumline.strings.fingerprints import fingerprints, joined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,27 +132,6 @@ def _on_host(value: Any) -> Any:
             return value
         raise ValueNeedsPython("a feature column hashes a feature, which is done before the step")
     return np.asarray(value)
-
-
-def _mixed(value: Any) -> Any:
-    return value ^ (value >> np.uint64(47))
-
-
-def joined(first: Any, second: Any) -> Any:
-    """The fingerprint of two fingerprints, as TensorFlow's ``FingerprintCat64``."""
-    result = (first ^ _MUL) ^ (_mixed(second * _MUL) * _MUL)
-    return _mixed(_mixed(result * _MUL) * _MUL)
-
-
-def fingerprints(values: np.ndarray) -> np.ndarray:
-    """The 64 bits of the hash of strings, of which buckets are remainders."""
-    low = np.asarray(strings.to_hash_bucket_fast(values, 2**62)).astype(np.uint64)
-    rest = np.asarray(strings.to_hash_bucket_fast(values, _LARGE)).astype(np.uint64)
-    found = rest
-    for quotient in (1, 2):
-        other = rest + np.uint64(quotient) * np.uint64(_LARGE)
-        found = np.where(other % np.uint64(2**62) == low, other, found)
-    return found
 
 
 @dataclasses.dataclass(frozen=True)

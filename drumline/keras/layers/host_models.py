@@ -1,31 +1,49 @@
 """Models with strings among their inputs: what computes with strings runs before the compiled step.
 
 No device holds strings. Of a model made of layers' outputs (`keras.Model(inputs, outputs)`,
-`Sequential`), the layers of `lookups`, and what they are computed from, run on the host: in a map
-of the dataset that `fit` is given, or at once. The rest of the model is compiled; it is given the
-host's results as a dict whose names begin with `_PREFIX`.
+`Sequential`), the layers with an ``on_host`` (`HostLayer`), and what they are computed from, run on
+the host: in a map of the dataset that `fit` is given, or at once. The rest of the model is
+compiled; it is given the host's results as a dict whose names begin with `_PREFIX`. Of layers with
+a ``prepare`` (``prepare(features)`` gives a dict of arrays, ``keys`` says of which features) the
+host computes this part, and gives it to them in place of features.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import keras
 import numpy as np
 
-from drumline.compat.composite.sparse import SparseTensor
-from drumline.compat.values.boundary import map_structure, unwrap, wrap
-from drumline.compat.values.convert import convert
-from drumline.compat.values.tensor import Tensor
 from drumline.data import Dataset
+from drumline.data.elements.spec import as_array
 from drumline.data.functions.native.symbol import Symbol, ValueNeedsPython
+from drumline.keras.layers.host_layer import host_values
 
 _PREFIX = "computed_on_host_"
 _PART = "part_"
 _PLAN = "_drumline_host_plan"
+
+_to_arrays: list[Callable[[Any], Any]] = []
+"""What makes arrays and datasets of another interface's values, where models are given such."""
+
+
+def convert_inputs_by(to_arrays: Callable[[Any], Any]) -> None:
+    """Have inputs of models be converted, where another interface has values of its own.
+
+    Args:
+        to_arrays: gives nested values of drumline's for nested values of the interface's.
+    """
+    _to_arrays.append(to_arrays)
+
+
+def _converted(value: Any) -> Any:
+    for to_arrays in _to_arrays:
+        value = to_arrays(value)
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +73,7 @@ class _HostPlan:
             args, kwargs = node.arguments.fill_in(values)
             layer = node.operation
             own = hasattr(layer, "on_host")
-            results = layer.on_host(*args, **kwargs) if own else unwrap(layer(*args, **kwargs))
+            results = layer.on_host(*args, **kwargs) if own else _converted(layer(*args, **kwargs))
             leaves = [results] if own else jax.tree.leaves(results)
             values.update(zip(map(id, node.outputs), leaves, strict=True))
         names = [f"{_PREFIX}{number:03}" for number in range(len(self.frontier))]
@@ -180,8 +198,7 @@ def _ranked(value: Any, wanted: Any) -> Any:
         if len(value.shape) != rank:
             raise ValueNeedsPython("the model's input has another rank")
         return value
-    if not hasattr(value, "dtype"):
-        value = convert(value)
+    value = value if hasattr(value, "dtype") else host_values(value)
     if value.ndim == rank - 1 and wanted.shape[-1] == 1:
         return value[..., None]
     if value.ndim == rank + 1 and value.shape[-1] == 1:
@@ -203,36 +220,46 @@ def _without_tables(inputs: Any) -> Any:
 
     A list of strings is one input, as in TensorFlow before Keras 3, which refuses it.
     """
-    if isinstance(inputs, (list, tuple)) and inputs:
+    if isinstance(inputs, (list, tuple)) and inputs and isinstance(inputs[0], (str, bytes)):
         if all(isinstance(each, (str, bytes)) for each in inputs):
-            return convert(list(inputs))
+            return as_array(list(inputs))
 
     def array(leaf: Any) -> Any:
-        return convert(leaf.to_numpy()) if hasattr(leaf, "to_numpy") else leaf
+        is_table = not isinstance(leaf, Symbol) and hasattr(leaf, "to_numpy")
+        return as_array(leaf.to_numpy()) if is_table else leaf
 
-    return map_structure(array, inputs)
+    return _map_structure(array, inputs)
+
+
+def _map_structure(function: Callable[[Any], Any], value: Any) -> Any:
+    """``function`` of each leaf; structures are those of inputs: lists, tuples and mappings."""
+    if isinstance(value, Mapping) and not hasattr(value, "iloc"):
+        return {key: _map_structure(function, each) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_map_structure(function, each) for each in value)
+    return function(value)
 
 
 def _is_text(leaf: Any) -> bool:
-    value = leaf._value if type(leaf) is Tensor else leaf
-    if isinstance(value, SparseTensor):
-        return _is_text(value.values)
-    return (
-        isinstance(value, (str, bytes))
-        or (isinstance(value, np.ndarray) and value.dtype.kind in "OSU")
-        or (isinstance(value, Symbol) and value.spec.is_string)
-    )
+    if isinstance(leaf, Symbol):
+        return leaf.spec.is_string
+    if isinstance(leaf, np.ndarray):
+        return leaf.dtype.kind in "OSU"
+    if isinstance(leaf, (jax.Array, keras.KerasTensor, keras.Variable)):
+        return False
+    if isinstance(leaf, (str, bytes)):
+        return True
+    # What has values at some places only, such as ragged rows.
+    values = getattr(leaf, "values", None)
+    return isinstance(values, np.ndarray) and values.dtype.kind in "OSU"
 
 
 def _has_strings(inputs: Any) -> bool:
-    found: list[Any] = []
-
-    def look(leaf: Any) -> None:
-        if _is_text(leaf):
-            found.append(leaf)
-
-    map_structure(look, inputs)
-    return bool(found)
+    if isinstance(inputs, Mapping):
+        return any(map(_has_strings, inputs.values()))
+    if type(inputs) in (list, tuple):
+        return any(map(_has_strings, inputs))
+    return _is_text(inputs)
 
 
 def with_host_results(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,7 +272,9 @@ def with_host_results(call: Callable[..., Any]) -> Callable[..., Any]:
             return _called_with_text(call, self, args, kwargs)
         if _of_host(args[0]):
             return _rest(self, args[0], kwargs)
-        given = _without_tables(args[0])
+        if isinstance(args[0], (jax.Array, keras.KerasTensor)):
+            return call(self, *args, **kwargs)
+        given = _converted(_without_tables(args[0]))
         if not _has_strings(given):
             return call(self, *args, **kwargs)
         _build(self, given)
@@ -254,7 +283,7 @@ def with_host_results(call: Callable[..., Any]) -> Callable[..., Any]:
             return call(self, with_prepared(self, given), *args[1:], **kwargs)
         if plan is None:
             return call(self, *args, **kwargs)
-        return wrap(_rest(self, plan.on_host(_flat_inputs(self, unwrap(given))), kwargs))
+        return _rest(self, plan.on_host(_flat_inputs(self, given)), kwargs)
 
     return called
 
@@ -301,7 +330,7 @@ def with_prepared(model: Any, features: dict[str, Any]) -> dict[str, Any]:
 
     Layers whose columns' features are not among these are left out: the model makes those itself.
     """
-    given = unwrap(features)
+    given = _converted(features)
     made = {name: each for name, each in given.items() if not _is_text(each)}
     for layer in _layers_of_features(model):
         if layer.keys <= set(given):
@@ -323,7 +352,7 @@ def _build(model: Any, inputs: Any) -> None:
     if not hasattr(model.layers[0], "on_host"):
         return
     shape = getattr(inputs, "shape", None)
-    rank = np.ndim(unwrap(inputs)) if shape is None else len(shape)
+    rank = np.ndim(inputs) if shape is None else len(shape)
     model.build((None,) * min(rank, 1) + tuple(shape[1:] if shape is not None and rank > 1 else ()))
 
 
@@ -349,7 +378,7 @@ def of_strings(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _computed(model: Any, x: Any) -> Any:
-    given = _without_tables(unwrap(x))
+    given = _without_tables(_converted(x))
     if isinstance(given, Dataset):
         return _mapped(model, given)
     of_features = _takes_features(model, given)
