@@ -240,14 +240,10 @@ def test_a_model_without_inputs_is_saved_without_signatures(tmp_path):
     assert dict(tf.saved_model.load(tmp_path / "model").signatures) == {}
 
 
-class _Pair(tf.experimental.ExtensionType):
-    x: tf.Tensor
-
-
 class _Unsaved(tf.Module):
     @tf.function
-    def of_pairs(self, pair):
-        return pair.x
+    def of_sparse(self, sparse):
+        return sparse.values
 
     @tf.function
     def never_called(self, x):
@@ -255,14 +251,14 @@ class _Unsaved(tf.Module):
 
 
 def test_functions_that_are_not_saved_say_why(tmp_path):
-    module = _Unsaved()
-    module.of_pairs(_Pair(tf.constant(1.0)))
+    module, sparse = _Unsaved(), tf.SparseTensor([[0]], [1.0], [2])
+    module.of_sparse(sparse)
     tf.saved_model.save(module, tmp_path / "first")
     tf.saved_model.save(tf.saved_model.load(tmp_path / "first"), tmp_path / "again")
     for name in ("first", "again"):
         loaded = tf.saved_model.load(tmp_path / name)
-        with pytest.raises(ValueError, match=r"of_pairs was not saved.*it takes a _Pair.Spec"):
-            loaded.of_pairs(_Pair(tf.constant(1.0)))
+        with pytest.raises(ValueError, match=r"of_sparse was not saved.*takes a SparseTensorSpec"):
+            loaded.of_sparse(sparse)
         with pytest.raises(ValueError, match="never_called was not saved.*had not been called"):
             loaded.never_called(1.0)
 

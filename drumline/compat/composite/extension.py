@@ -546,6 +546,17 @@ def with_parts(value: Any, parts: Any, of_spec: bool = False) -> Any:
     return _made(_taken(value)[0], parts, of_spec)
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a value of an extension type, or of its spec, by their names."""
+    cls = value._value_type if isinstance(value, ExtensionTypeSpec) else type(value)
+    return {name: getattr(value, name) for name in cls._field_types()}
+
+
+def with_fields(cls: Any, fields: Mapping[str, Any], of_spec: bool = False) -> Any:
+    """A value of an extension type, or its spec, of fields that are not checked."""
+    return _set(object.__new__(cls.Spec if of_spec else cls), fields)
+
+
 def _expanded(tree: Any) -> Any:
     """Nested values with tuples of tensors in place of extension types."""
     return map_structure(

@@ -37,6 +37,8 @@ def of_two(function: Callable[..., Any], x: Any, y: Any, *args: Any, **kwargs: A
 
 
 def _same_rows(x: RaggedTensor, y: RaggedTensor) -> bool:
+    if x.has_rows_of(y):
+        return tuple(x.flat_values.shape)[1:] == tuple(y.flat_values.shape)[1:]
     a, b = x.levels, y.levels
     inner = tuple(x.flat_values.shape)[1:] == tuple(y.flat_values.shape)[1:]
     return (

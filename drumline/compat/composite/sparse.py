@@ -21,7 +21,7 @@ from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.convert import convert, is_traced
 from drumline.compat.values.errors import InvalidArgumentError
 from drumline.compat.values.shape import TensorShape
-from drumline.compat.values.specs import TypeSpec
+from drumline.compat.values.specs import ArraySpec, TypeSpec
 from drumline.compat.values.tensor import Tensor
 from drumline.data.elements.ragged import RaggedArray, RaggedTensorSpec
 from drumline.data.elements.spec import TensorSpec
@@ -214,7 +214,20 @@ class SparseSpec(TypeSpec):
     def is_compatible_with(self, spec_or_value: Any) -> bool:
         """Whether a sparse tensor, or those of another spec, have this dtype and shape."""
         other = spec_or_value
+        if not isinstance(other, (SparseSpec, SparseTensor)):
+            return False
         return bool(self.dtype == other.dtype) and self.shape.is_compatible_with(other.shape)
+
+    def most_specific_compatible_type(self, other: Any) -> SparseSpec:
+        """A spec that both are instances of.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if not isinstance(other, SparseSpec) or self.dtype != other.dtype:
+            raise ValueError(f"No TypeSpec is compatible with both {self} and {other}")
+        shape = ArraySpec(self.shape).most_specific_compatible_type(ArraySpec(other.shape)).shape
+        return SparseSpec(shape, self.dtype)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SparseSpec) and repr(self) == repr(other)

@@ -8,7 +8,8 @@ import inspect
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -16,18 +17,21 @@ import keras
 import numpy as np
 
 from drumline import config
-from drumline.compat.composite.extension import (
-    ExtensionType,
-    ExtensionTypeSpec,
-    tensors_within,
-    with_parts,
-)
+from drumline.compat.composite.extension import ExtensionTypeSpec, tensors_within
+from drumline.compat.composite.sparse import SparseSpec
 from drumline.compat.ops.host import Checks
+from drumline.compat.training.composites import (
+    COMPOSITE_SPECS,
+    array_specs,
+    filled,
+    spec_of_argument,
+)
 from drumline.compat.training.variable import CreatedWhileTraced
 from drumline.compat.values.boundary import map_structure, unwrap, with_control_flow, wrap
+from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.convert import convert
 from drumline.compat.values.errors import InvalidArgumentError, OpError
-from drumline.compat.values.specs import ArraySpec, TypeSpec
+from drumline.compat.values.specs import ArraySpec, RaggedSpec, TypeSpec
 from drumline.compat.values.tensor import Tensor
 from drumline.data.functions.native.symbol import ValueNeedsPython
 from drumline.distribute.functions.function import MOST_PROGRAMS, Function
@@ -120,8 +124,10 @@ class TensorFunction(Function):
 
     def note_trace(self, args: Any, kwargs: Any) -> None:
         """Note what arguments it is traced for, the object of a method among them."""
+        if _of_guessed_sizes.get():
+            return
         owner: weakref.ref[Any] | None = None
-        if args and not isinstance(args[0], (Tensor, ArraySpec)):
+        if args and not isinstance(args[0], (Tensor, CompositeTensor, TypeSpec)):
             with contextlib.suppress(TypeError):  # a value without weak references is no object
                 owner = weakref.ref(args[0])
         rest = args if owner is None else args[1:]
@@ -284,7 +290,20 @@ class TensorFunction(Function):
         return len(self._traced)
 
 
-_KNOWN_SPECS = (ArraySpec, ExtensionTypeSpec)
+_of_guessed_sizes: ContextVar[bool] = ContextVar("drumline_compat_guessed_sizes", default=False)
+"""Whether functions are traced for sizes that stand for unknown ones."""
+
+
+@contextlib.contextmanager
+def _guessing(is_guessed: bool) -> Iterator[None]:
+    token = _of_guessed_sizes.set(is_guessed)
+    try:
+        yield
+    finally:
+        _of_guessed_sizes.reset(token)
+
+
+_KNOWN_SPECS = (ArraySpec, *COMPOSITE_SPECS)
 
 
 class _UnknownResults:
@@ -367,15 +386,24 @@ class ConcreteFunction:
         """Refuse specs of what a concrete function does not take."""
         if isinstance(leaf, TypeSpec) and not isinstance(leaf, _KNOWN_SPECS):
             raise TypeError(
-                f"{self.name}: a concrete function takes no {leaf!r}. Call the tf.function, which "
-                "takes them, or have a function of their parts, such as the flat_values and "
-                "nested_row_splits of a ragged tensor."
+                f"{self.name}: a concrete function takes no {leaf!r}. Call the tf.function "
+                "with such values, or have a function of the tensors in them."
             )
 
     def _specs_of_results(self) -> Any:
         """The specs of the results; dimensions that follow from unknown ones are unknown."""
-        first = self._results_for(2)
         fixed = all(spec.shape.is_fully_defined() for spec in self.inputs)
+        try:
+            first = self._results_for(2)
+        except (TypeError, ValueError) as error:
+            if fixed or isinstance(error, ValueNeedsPython):
+                raise
+            # The size may be wrong, and not the function: 1 goes with any other one.
+            try:
+                found = self._results_for(1)
+            except (TypeError, ValueError):
+                raise error from None
+            return map_structure(_of_any_shape, found)
         if fixed or isinstance(first, _UnknownResults):
             return first
         others: list[Any] = []
@@ -396,7 +424,7 @@ class ConcreteFunction:
         def traced(*arrays: Any) -> Any:
             rest = iter(arrays)
             args, kwargs = map_structure(
-                lambda leaf: _filled(leaf, lambda _: Tensor(next(rest))),
+                lambda leaf: filled(leaf, lambda _: Tensor(next(rest)), size),
                 self.structured_input_signature,
             )
             with keras.StatelessScope():
@@ -407,7 +435,8 @@ class ConcreteFunction:
         try:
             if any(spec.dtype.name == "string" for spec in specs):
                 raise ValueNeedsPython("an argument holds strings")
-            with jax.enable_x64(True), self._compiled._checks.collecting():
+            known = all(spec.shape.is_fully_defined() for spec in specs)
+            with jax.enable_x64(True), self._compiled._checks.collecting(), _guessing(not known):
                 jax.eval_shape(traced, *(_shaped(spec, size) for spec in specs))
         except CreatedWhileTraced:
             raise
@@ -437,12 +466,12 @@ class ConcreteFunction:
     @property
     def inputs(self) -> list[Any]:
         """The specs of the tensors that it takes."""
-        return _array_specs(self.structured_input_signature)
+        return array_specs(self.structured_input_signature)
 
     @property
     def outputs(self) -> list[Any]:
         """The specs of the tensors that it gives."""
-        return _array_specs(self.structured_outputs)
+        return array_specs(self.structured_outputs)
 
     @property
     def output_shapes(self) -> Any:
@@ -528,6 +557,10 @@ class ConcreteFunction:
         """The arguments where tensors alone are passed, in their order or by their names."""
         inputs = self.inputs
         rest = inputs[len(args) :]
+        leaves: list[Any] = []
+        map_structure(leaves.append, self._parameters)
+        if any(isinstance(leaf, COMPOSITE_SPECS) for leaf in leaves):
+            raise error
         if len(args) > len(inputs) or {str(spec.name) for spec in rest} != kwargs.keys():
             raise TypeError(
                 f"Binding inputs to tf.function failed due to `{error}`: {self.name} takes "
@@ -540,9 +573,10 @@ class ConcreteFunction:
             )
         ]
         values = iter(given)
-        filled = map_structure(lambda leaf: _filled(leaf, lambda _: next(values)), self._parameters)
         call = self._signature.bind_partial()
-        call.arguments = filled
+        call.arguments = map_structure(
+            lambda leaf: filled(leaf, lambda _: next(values)), self._parameters
+        )
         return call
 
     def _checked(self, name: str, expected: Any, value: Any) -> Any:
@@ -566,7 +600,7 @@ class ConcreteFunction:
                     "traced for the latter; get another concrete function, or call the tf.function."
                 )
             return given
-        if isinstance(expected, ExtensionTypeSpec):
+        if isinstance(expected, COMPOSITE_SPECS):
             if not expected.is_compatible_with(value):
                 raise TypeError(
                     f"Binding inputs to tf.function failed due to `Can not cast {value!r:.200} to "
@@ -596,7 +630,7 @@ def _same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, (ArraySpec, ExtensionTypeSpec, bool, int, float, str, bytes)):
+    if isinstance(one, (TypeSpec, bool, int, float, str, bytes)):
         return bool(one == other)
     return one is other
 
@@ -621,6 +655,12 @@ def covers(general: Any, given: Any) -> bool:
         return same_rank and all(size is None or size == other for size, other in pairs)
     if type(general) is not type(given):
         return False
+    if isinstance(general, ExtensionTypeSpec):
+        parts = zip(tensors_within(general), tensors_within(given), strict=False)
+        return general.is_compatible_with(given) and all(covers(*pair) for pair in parts)
+    if isinstance(general, (RaggedSpec, SparseSpec)):
+        shapes = (ArraySpec(each.shape) for each in (general, given))
+        return general.is_compatible_with(given) and covers(*shapes)
     if isinstance(general, (tuple, list)):
         return len(general) == len(given) and all(map(covers, general, given))
     if isinstance(general, dict):
@@ -636,24 +676,7 @@ def _has_specs_alone(value: Any) -> bool:
 
 
 def _has_tensors(value: Any) -> bool:
-    return bool(_array_specs(value))
-
-
-def _array_specs(tree: Any) -> list[Any]:
-    """The specs of all tensors in nested values, those of extension types among them."""
-    leaves: list[Any] = []
-    map_structure(leaves.append, tree)
-    parts = (
-        tensors_within(leaf) if isinstance(leaf, ExtensionTypeSpec) else [leaf] for leaf in leaves
-    )
-    return [each for some in parts for each in some if isinstance(each, ArraySpec)]
-
-
-def _filled(leaf: Any, fill: Callable[[Any], Any]) -> Any:
-    """What a spec describes, with tensors made of their specs; other values as they are."""
-    if isinstance(leaf, ExtensionTypeSpec):
-        return with_parts(leaf, map(fill, tensors_within(leaf)))
-    return fill(leaf) if isinstance(leaf, ArraySpec) else leaf
+    return bool(array_specs(value))
 
 
 def _typed(value: Any) -> str:
@@ -665,7 +688,7 @@ def _typed(value: Any) -> str:
         return f"{kind}[{', '.join(map(_typed, value))}]"
     if isinstance(value, ArraySpec):
         return f"TensorSpec(shape={value.shape}, dtype={value.dtype!r}, name=None)"
-    if isinstance(value, _UnknownResults):
+    if isinstance(value, (_UnknownResults, TypeSpec)):
         return repr(value)
     return "None" if value is None else f"Literal[{value!r}]"
 
@@ -676,17 +699,19 @@ def _spec(name: str | None, leaf: Any) -> Any:
         return ArraySpec(leaf.shape, leaf.dtype, leaf.name or name)
     if isinstance(leaf, Tensor):
         return ArraySpec(leaf.shape, leaf.dtype, name)
-    if isinstance(leaf, ExtensionType):
-        return leaf._type_spec
     if isinstance(leaf, (np.ndarray, np.generic)):
         return ArraySpec(leaf.shape, convert(leaf).dtype, name)
-    return leaf
+    return spec_of_argument(leaf)
 
 
 def _result_spec(leaf: Any) -> Any:
-    if isinstance(leaf, ExtensionType):
-        return leaf._type_spec
+    if isinstance(leaf, CompositeTensor):
+        return spec_of_argument(leaf)
     return ArraySpec(leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
+
+
+def _of_any_shape(leaf: Any) -> Any:
+    return ArraySpec(None, leaf.dtype, leaf.name) if isinstance(leaf, ArraySpec) else leaf
 
 
 def _known(spec: ArraySpec, size: int) -> list[int]:
@@ -701,8 +726,8 @@ def _shaped(spec: ArraySpec, size: int) -> Any:
 
 
 def _zeros(leaf: Any, size: int = 2) -> Any:
-    if isinstance(leaf, ExtensionTypeSpec):
-        return _filled(leaf, lambda part: _zeros(part, size))
+    if isinstance(leaf, COMPOSITE_SPECS):
+        return filled(leaf, lambda part: _zeros(part, size), size)
     if not isinstance(leaf, ArraySpec):
         return leaf
     if leaf.dtype.name == "string":

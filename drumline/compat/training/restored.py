@@ -15,13 +15,23 @@ import numpy as np
 
 from drumline import _safetensors
 from drumline._local_path import local_path
+from drumline.compat.training.composites import (
+    COMPOSITE_SPECS,
+    SavedTypeSpec,
+    array_specs,
+    arrays_of,
+    result_described,
+    result_spec_described,
+    spec_described,
+    spec_of_argument,
+)
 from drumline.compat.training.function import covers
 from drumline.compat.training.module import TensorModule
 from drumline.compat.training.scopes import NameScope
 from drumline.compat.training.variable import TensorVariable
 from drumline.compat.values.boundary import map_structure, wrap
 from drumline.compat.values.convert import convert
-from drumline.compat.values.specs import ArraySpec
+from drumline.compat.values.specs import ArraySpec, TypeSpec
 from drumline.compat.values.tensor import Tensor
 
 FILE = "saved_model.safetensors"
@@ -187,6 +197,9 @@ def _class_with(functions: Mapping[str, RestoredFunction | RestoredTrace]) -> ty
     return type("_UserObject", (RestoredObject,), {"__call__": called, "__module__": __name__})
 
 
+_COMPOSITE = (*COMPOSITE_SPECS, SavedTypeSpec)
+
+
 class RestoredTrace:
     """A function for one kind of arguments; it reads and writes the variables of its model.
 
@@ -217,16 +230,20 @@ class RestoredTrace:
         }
 
     def _argument(self, leaf: Mapping[str, Any]) -> Any:
-        if "constant" in leaf:
-            return leaf["constant"]
-        shape, dtype, name = leaf["spec"]
-        self._specs.append(ArraySpec(shape, dtype, name))
-        return self._specs[-1]
+        def tensor(described: Any) -> ArraySpec:
+            self._specs.append(ArraySpec(*described))
+            return self._specs[-1]
+
+        return spec_described(leaf, tensor)
 
     @property
     def structured_input_signature(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The specs of its arguments, by position and by name."""
-        return self._args, self._kwargs
+
+        def declared(leaf: Any) -> Any:
+            return leaf.resolved() if isinstance(leaf, SavedTypeSpec) else leaf
+
+        return map_structure(declared, self._args), map_structure(declared, self._kwargs)
 
     @property
     def inputs(self) -> list[ArraySpec]:
@@ -248,7 +265,7 @@ class RestoredTrace:
             shape, dtype = first["outputs"][leaf["output"]]
             return ArraySpec(None if leaf["output"] in unknown else shape, dtype)
 
-        made = _structure(first["structure"], spec)
+        made = _structure(first["structure"], lambda leaf: result_spec_described(leaf, spec))
         if isinstance(made, dict):
             for key, each in made.items():
                 if isinstance(each, ArraySpec):
@@ -333,7 +350,7 @@ class RestoredTrace:
         leaves = [*self._args, *self._kwargs.values()]
         specs = [leaf for leaf in leaves if isinstance(leaf, ArraySpec)]
         rest = specs[len(args) :]
-        nested = len(specs) < len(self._specs)
+        nested = len(specs) < len(self._specs) or len(specs) < len(array_specs(leaves))
         if nested or len(args) > len(specs) or {str(each.name) for each in rest} != kwargs.keys():
             return args, kwargs
         values = iter([*args, *(kwargs[str(each.name)] for each in rest)])
@@ -347,10 +364,13 @@ class RestoredTrace:
     def compute(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Compute it with arguments that it takes."""
         tensors: list[Any] = []
+        rows: list[Any] = []
 
         def note(spec: Any, value: Any) -> None:
             if isinstance(spec, ArraySpec):
                 tensors.append(convert(value))
+            elif isinstance(spec, _COMPOSITE):
+                tensors.extend(map(convert, arrays_of(value, rows)))
             elif isinstance(spec, Mapping):
                 for key, each in spec.items():
                     note(each, value[key])
@@ -364,15 +384,28 @@ class RestoredTrace:
         if ranks not in self._of_ranks:
             raise ValueError(
                 f"{self.name} was saved for tensors of {sorted(self._of_ranks)} dimensions, not "
-                f"{ranks}: those are the ranks for which it could be traced, of five at most."
+                f"{ranks}: those are the ranks for which it could be traced, of five at most. Give "
+                "the shapes in its input_signature, or to get_concrete_function, and save it again."
             )
         program, about = self._of_ranks[ranks]
+        for spec, size, tensor in zip(self._specs, about.get("sizes", ()), tensors, strict=False):
+            if not ArraySpec(size, spec.dtype).shape.is_compatible_with(np.shape(tensor)):
+                raise ValueError(
+                    f"{self.name} was saved for a tensor of shape {tuple(size)}, not "
+                    f"{np.shape(tensor)}, as its program depends on sizes that were unknown: give "
+                    "the shape in its input_signature, or to get_concrete_function, and save it "
+                    "again."
+                )
         values = [each.value for each in self._variables[: about["reads"]]]
         with jax.enable_x64(True):
             leaves, after = program(values, *tensors)
         for at, value in zip(about["writes"], after, strict=True):
             self._variables[at].assign(value)
-        return wrap(_structure(about["structure"], lambda leaf: leaves[leaf["output"]]))
+
+        def output(leaf: Mapping[str, Any]) -> Any:
+            return wrap(leaves[leaf["output"]])
+
+        return _structure(about["structure"], lambda leaf: result_described(leaf, output, rows))
 
     def __repr__(self) -> str:
         args = [*map(str, self._args), *(f"{key}={each}" for key, each in self._kwargs.items())]
@@ -476,7 +509,8 @@ class RestoredFunction:
 
 def _spec_of(leaf: Any) -> Any:
     """The spec of a tensor; other values as they are."""
-    if isinstance(leaf, ArraySpec) or not hasattr(leaf, "dtype"):
+    leaf = spec_of_argument(leaf)
+    if isinstance(leaf, TypeSpec) or not hasattr(leaf, "dtype"):
         return leaf
     return ArraySpec.from_tensor(wrap(convert(leaf)))
 
@@ -505,6 +539,9 @@ def _mismatch(spec: Any, value: Any) -> str | None:
         if spec.is_compatible_with(tensor):
             return None
         return f"a {tensor.dtype.name} of shape {tuple(tensor.shape)} is given for {spec}"
+    if isinstance(spec, _COMPOSITE):
+        same = spec.is_compatible_with(value)
+        return None if same else f"{value!r:.200} is given for {spec}"
     if isinstance(spec, Mapping):
         if not isinstance(value, Mapping) or value.keys() != spec.keys():
             return f"a dictionary of {list(spec)} is expected, not {value!r:.80}"

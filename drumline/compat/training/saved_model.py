@@ -7,6 +7,7 @@ its name when it is whole and on the disk, so a directory has a whole model or n
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -21,6 +22,13 @@ import numpy as np
 from drumline import _safetensors
 from drumline._local_path import local_path
 from drumline._safetensors import ArrayLayout
+from drumline.compat.training.composites import (
+    COMPOSITE_SPECS,
+    described_result,
+    described_spec,
+    is_portable,
+    saved_argument,
+)
 from drumline.compat.training.function import ConcreteFunction, TensorFunction
 from drumline.compat.training.module import TensorModule
 from drumline.compat.training.restored import (
@@ -32,6 +40,7 @@ from drumline.compat.training.restored import (
     RestoredTrace,
 )
 from drumline.compat.values.boundary import map_structure, unwrap, wrap
+from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.specs import ArraySpec
 from drumline.training.checkpoint.file_format import replacing
 from drumline.training.state_scope import StateScope
@@ -39,6 +48,7 @@ from drumline.training.state_scope import StateScope
 DEFAULT_SERVING_SIGNATURE_DEF_KEY = "serving_default"
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _RANKS = range(6)
+_MOST_SHAPES = 4
 _UNKNOWN_SIZE: type[Exception] = (
     jax.errors.InconclusiveDimensionOperation
     if hasattr(jax.errors, "InconclusiveDimensionOperation")
@@ -387,12 +397,13 @@ class _SavedObjects:
         """Export a function for one kind of arguments; of unknown rank, for each that works."""
         specs: list[ArraySpec] = []
 
+        def tensor(spec: ArraySpec) -> Any:
+            specs.append(spec)
+            shape = None if spec.shape.rank is None else list(spec.shape)
+            return [shape, spec.dtype.name, spec.name]
+
         def argument(leaf: Any) -> Any:
-            if not isinstance(leaf, ArraySpec):
-                return {"constant": leaf}
-            specs.append(leaf)
-            shape = None if leaf.shape.rank is None else list(leaf.shape)
-            return {"spec": [shape, leaf.dtype.name, leaf.name]}
+            return described_spec(leaf, tensor)
 
         about = {
             "args": [_described(each, argument) for each in trace.args],
@@ -417,7 +428,10 @@ class _SavedObjects:
                 problem = error  # the function may be for tensors of other ranks
                 if not unknown:
                     break
-                continue
+                found = self._program_of_sizes(name, trace, specs, rank)
+                if found is None:
+                    continue
+                payload, program = found
             payloads.append(payload)
             ranks = [spec.shape.rank for spec in known]
             programs.append({"payload": len(payloads) - 1, "ranks": ranks, **program})
@@ -433,6 +447,25 @@ class _SavedObjects:
             ) from problem
         return about | {"programs": programs}
 
+    def _program_of_sizes(
+        self, name: str, trace: _Specialization, specs: Sequence[ArraySpec], rank: int
+    ) -> tuple[bytes, dict[str, Any]] | None:
+        """A program for tensors of a variable's shape, where it depends on sizes; None if none is.
+
+        Args:
+            name: of the function.
+            trace: the function.
+            specs: of its tensors; those of unknown rank get the shape.
+            rank: of the shape.
+        """
+        shapes = dict.fromkeys(tuple(each.shape) for each in self.variables)
+        for shape in [shape for shape in shapes if len(shape) == rank and rank][:_MOST_SHAPES]:
+            known = [ArraySpec(shape, s.dtype) if s.shape.rank is None else s for s in specs]
+            with contextlib.suppress(*_NOT_TRACED):
+                payload, program = self._program(name, trace, known)
+                return payload, program | {"sizes": [list(each.shape) for each in known]}
+        return None
+
     def _program(
         self, name: str, trace: _Specialization, specs: Sequence[ArraySpec]
     ) -> tuple[bytes, dict[str, Any]]:
@@ -440,15 +473,17 @@ class _SavedObjects:
         found: list[dict[str, Any]] = []
 
         def pure(values: Any, *arrays: Any) -> Any:
-            rest = iter(arrays)
+            rest, rows = map(wrap, arrays), []  # type: ignore[var-annotated]
             args, kwargs = map_structure(
-                lambda leaf: wrap(next(rest)) if isinstance(leaf, ArraySpec) else leaf,
+                lambda leaf: saved_argument(leaf, rest, rows),
                 (tuple(trace.args), dict(trace.kwargs)),
             )
             leaves: list[Any] = []
 
             def output(leaf: Any) -> Any:
-                leaf = leaf.value if isinstance(leaf, keras.Variable) else leaf
+                if isinstance(leaf, CompositeTensor):
+                    return described_result(leaf, output)
+                leaf = leaf.value if isinstance(leaf, keras.Variable) else unwrap(leaf)
                 if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float, complex)):
                     raise NotImplementedError(
                         f"{name} gives a {type(leaf).__name__}, and programs give numbers alone"
@@ -457,7 +492,7 @@ class _SavedObjects:
                 return {"output": len(leaves) - 1}
 
             with StateScope(self.variables, values) as scope:
-                described = _described(unwrap(trace.target(*args, **kwargs)), output)
+                described = _described(trace.target(*args, **kwargs), output)
                 written = scope.written
                 after = [scope.value_of(each) for each in written]
             known = set(map(id, self.variables))
@@ -551,7 +586,7 @@ def _is_portable(value: Any) -> bool:
         return all(map(_is_portable, value.values()))
     if isinstance(value, (list, tuple)):
         return all(map(_is_portable, value))
-    return value is None or isinstance(value, (ArraySpec, bool, int, float, str))
+    return is_portable(value)
 
 
 def _other_kinds(given: Any) -> list[str]:
@@ -693,7 +728,7 @@ def _by_names(
 ) -> _Specialization:
     """A function as one that takes its tensors by name."""
     leaves = [*args, *kwargs.values()]
-    if any(isinstance(leaf, (Mapping, list, tuple)) for leaf in leaves):
+    if any(isinstance(leaf, (Mapping, list, tuple, *COMPOSITE_SPECS)) for leaf in leaves):
         raise ValueError(f"Signature {name!r} takes more than tensors: {args}, {kwargs}")
     specs = [leaf for leaf in leaves if isinstance(leaf, ArraySpec)]
     names = [str(spec.name) for spec in specs]

@@ -128,9 +128,24 @@ class RaggedSpec(TypeSpec):
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
         """Whether a ragged tensor, or those of another spec, are as this spec says."""
-        other = spec_or_value
+        other: Any = spec_or_value
+        kinds: Any = (RaggedSpec, self.value_type)
+        if not isinstance(other, kinds):
+            return False
         same = bool(self.dtype == other.dtype) and self.ragged_rank == other.ragged_rank
         return same and self.shape.is_compatible_with(other.shape)
+
+    def most_specific_compatible_type(self, other: Any) -> RaggedSpec:
+        """A spec that both are instances of.
+
+        Raises:
+            ValueError: there is none.
+        """
+        known = isinstance(other, RaggedSpec) and self.ragged_rank == other.ragged_rank
+        if not known or self.dtype != other.dtype:
+            raise ValueError(f"No TypeSpec is compatible with both {self} and {other}")
+        shape = ArraySpec(self.shape).most_specific_compatible_type(ArraySpec(other.shape)).shape
+        return RaggedSpec(shape, self.dtype, self.ragged_rank, self.row_splits_dtype)
 
     def __repr__(self) -> str:
         parts = f"{self.shape!r}, {self.dtype!r}, {self.ragged_rank}, {self.row_splits_dtype!r}"
