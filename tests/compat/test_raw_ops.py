@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drumline.compat import tf
-from drumline.compat.raw_ops import operation
+from drumline.compat.runtime.raw_ops import operation
 from drumline.compat.symbols.raw_ops import operations
 from tests.compat.raw_ops_cases import OWN, arguments_of
 

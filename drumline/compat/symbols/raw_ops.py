@@ -76,7 +76,7 @@ def operations() -> dict[str, RawOperation]:
 
 
 AREA = area(
-    "drumline.compat.raw_ops",
+    "drumline.compat.runtime.raw_ops",
     {f"functions.{name}": f"raw_ops.{name}" for name in operations()},
     differences={
         f"functions.{name}": f"only the default of {', '.join(f'{each}=' for each in found.fixed)}"
