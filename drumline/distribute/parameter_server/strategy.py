@@ -112,7 +112,8 @@ class ParameterServerStrategy(Strategy):
     Follows ``tf.distribute.ParameterServerStrategy``. The chief makes the model in `scope` and
     schedules steps with a `ClusterCoordinator` or Keras's ``fit``; workers run them, and variables
     live on the parameter servers with their optimizer's state. The chief's program creates it;
-    workers and ps run a `Server`.
+    workers and ps run a `Server`. In their programs, and in an evaluator's, it is but a name for
+    the cluster, which Estimators take: using it there is refused.
 
     Args:
         cluster_resolver: the cluster, by default what ``TF_CONFIG`` says. It needs addresses of
@@ -126,8 +127,8 @@ class ParameterServerStrategy(Strategy):
             does not come is first warned of.
 
     Raises:
-        ValueError: if the cluster has no worker or no parameter server, this task is one, or
-            `max_staleness` is negative or given with `synchronous`.
+        ValueError: if the cluster has no worker or no parameter server, or `max_staleness` is
+            negative or given with `synchronous`.
         drumline.distribute.parameter_server.ParameterServerLostError: if a server cannot be
             reached in time.
 
@@ -168,12 +169,14 @@ class ParameterServerStrategy(Strategy):
         self.cluster_resolver = cluster_resolver or TFConfigClusterResolver()
         self.worker_addresses = _addresses(self.cluster_resolver, "worker")
         server_addresses = _addresses(self.cluster_resolver, "ps")
-        _require_chief(self.cluster_resolver)
         if max_staleness is not None and (synchronous or max_staleness < 0):
             raise ValueError(
                 f"max_staleness={max_staleness} must be 0 or more, and goes with asynchronous "
                 "training alone: synchronous steps always read the newest values."
             )
+        self._process: int | None = None
+        if not self.leads:
+            return
         super().__init__([jax.local_devices()[0]])
         self.max_staleness = max_staleness
         self.synchronous = synchronous
@@ -193,6 +196,33 @@ class ParameterServerStrategy(Strategy):
         self._process = os.getpid()
         at_exit(_close_if_alive, weakref.ref(self))
         self.keeper = ParameterServerStore(self.servers, self.optimizers, self._settle)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the chief, which alone makes variables and schedules steps."""
+        return self.cluster_resolver.task_type not in ("worker", "ps", "evaluator")
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what a strategy has where it leads.
+
+        Raises:
+            AttributeError: there is no such attribute.
+            ValueError: there is none because this task is not the chief.
+        """
+        known = vars(self)
+        if name.startswith("__") or "cluster_resolver" not in known or self.leads:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise ValueError(_not_the_chief(self.cluster_resolver))
+
+    def scope(self) -> contextlib.AbstractContextManager[Strategy]:
+        """Put this strategy in force: variables made inside the block lie on the servers.
+
+        Raises:
+            ValueError: this task is not the chief.
+        """
+        if not self.leads:
+            raise ValueError(_not_the_chief(self.cluster_resolver))
+        return super().scope()
 
     @property
     def num_workers(self) -> int:
@@ -360,6 +390,8 @@ class ParameterServerStrategy(Strategy):
 
     def describe(self) -> str:
         """Return a text that says which tasks there are and what each server stores."""
+        if not self.leads:
+            return _not_the_chief(self.cluster_resolver)
         lines = [
             f"ParameterServerStrategy: {self.num_workers} worker(s), {len(self.servers)} ps",
             f"  steps run on: {', '.join(self.worker_addresses)}",
@@ -383,7 +415,8 @@ class ParameterServerStrategy(Strategy):
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.num_workers} workers, {len(self.servers)} ps)"
+        servers = len(_addresses(self.cluster_resolver, "ps"))
+        return f"{type(self).__name__}({self.num_workers} workers, {servers} ps)"
 
 
 _strategies: collections.Counter[tuple[str, ...]] = collections.Counter()
@@ -429,11 +462,10 @@ def _addresses(resolver: ClusterResolver, job: str) -> list[str]:
     return [str(address) for address in addresses]
 
 
-def _require_chief(resolver: ClusterResolver) -> None:
-    if resolver.task_type in ("worker", "ps"):
-        raise ValueError(
-            f"This task is {resolver.task_type}:{resolver.task_id}, and the chief makes the "
-            "strategy. Let workers and parameter servers run "
-            "`dl.distribute.Server(resolver.cluster_spec(), resolver.task_type, "
-            "resolver.task_id).join()`."
-        )
+def _not_the_chief(resolver: ClusterResolver) -> str:
+    return (
+        f"This task is {resolver.task_type}:{resolver.task_id}, and the chief alone uses a "
+        "ParameterServerStrategy. Let workers and parameter servers run "
+        "`dl.distribute.Server(resolver.cluster_spec(), resolver.task_type, "
+        "resolver.task_id).join()`; of an Estimator, `train_and_evaluate` does it."
+    )

@@ -61,8 +61,18 @@ def test_a_strategy_is_for_the_chief_of_a_whole_cluster(monkeypatch):
     monkeypatch.setenv("DRUMLINE_CLUSTER_TOKEN", TOKEN)
     spec = cluster_spec(1, 1)
     resolver = dl.distribute.cluster_resolver.SimpleClusterResolver
-    with pytest.raises(ValueError, match="This task is ps:0"):
-        dl.distribute.ParameterServerStrategy(resolver(spec, task_type="ps", task_id=0))
+    for job in ("ps", "worker", "evaluator"):
+        named = dl.distribute.ParameterServerStrategy(resolver(spec, task_type=job, task_id=0))
+        uses = [
+            named.scope,
+            lambda named=named: dl.distribute.coordinator.ClusterCoordinator(named),
+            lambda named=named: named.servers,
+        ]
+        for use in uses:
+            with pytest.raises(ValueError, match=f"This task is {job}:0"):
+                use()
+        assert f"This task is {job}:0" in named.describe() and "1 workers" in repr(named)
+        named.close()
     with pytest.raises(ValueError, match="every 'ps' task"):
         dl.distribute.ParameterServerStrategy(resolver(dl.train.ClusterSpec({"worker": ["a:1"]})))
     with pytest.raises(ValueError, match="max_staleness=-1"):
