@@ -184,6 +184,37 @@ def test_the_end_of_a_dataset_is_an_error_and_the_coordinator_goes_on(two):
     coordinator.join()
 
 
+def test_functions_run_where_there_are_data_until_all_have_ended(two):
+    _, coordinator = two
+    lengths = (2, 7)
+    numbers = iter(
+        coordinator.create_per_worker_dataset(
+            lambda context: dl.data.Dataset.range(lengths[context.input_pipeline_id])
+        )
+    )
+    scheduled = []
+
+    def draw(numbers):
+        return next(numbers)
+
+    def more_than_there_are():
+        scheduled.extend(coordinator.schedule(draw, (numbers,)) for _ in range(20))
+        coordinator.join()
+
+    coordinator.goes_on_at_end = True
+    try:
+        with pytest.raises(dl.distribute.parameter_server.OutOfRangeError, match="has ended"):
+            more_than_there_are()
+    finally:
+        coordinator.goes_on_at_end = False
+    found = [each.fetch() for each in scheduled if repr(each) == "<RemoteValue: ready>"]
+    assert sorted(map(int, found)) == sorted([*range(2), *range(7)])
+    again = iter(coordinator.create_per_worker_dataset(lambda: dl.data.Dataset.range(3)))
+    assert coordinator.schedule(draw, (again,)).fetch() == 0
+    coordinator.join()
+    assert coordinator.counts()["repeated"] == 0
+
+
 def test_values_and_results_of_other_functions_are_arguments(two):
     _, coordinator = two
     three = coordinator.schedule(lambda a, b: {"sum": a + b}, (np.float32(1), np.float32(2)))

@@ -397,11 +397,11 @@ class ClosureQueue:
         if abandoned is not None and self._abandon is not None:
             self._abandon(abandoned)
 
-    def give_back(self, closures: list[ScheduledClosure]) -> None:
-        """Let closures wait again whose worker is lost, before all others."""
+    def give_back(self, closures: list[ScheduledClosure], lost: bool = True) -> None:
+        """Let closures wait again, before all others: their worker is lost, or has no data."""
         with self._changed:
             self._running.difference_update(closures)
-            self.repeated += len(closures)
+            self.repeated += len(closures) if lost else 0
             self._gate.given_back(closures)
             error = self._error
             if error is None:

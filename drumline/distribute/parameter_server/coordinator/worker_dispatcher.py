@@ -8,6 +8,9 @@ Replies come in the connection's reader thread, which ends closures and never wa
 A worker is lost when its connection ends: its closures go back to the queue, and the thread tries
 to reach it again, with one warning (`UnreachableWarning`) if that takes long. A closure is ended
 once: whoever removes it from those that run, under the lock, ends it.
+
+Where the coordinator goes on at the end of datasets, a worker whose own has ended gives its
+closures back and takes no more, until it is to iterate anew.
 """
 
 from __future__ import annotations
@@ -171,6 +174,7 @@ class WorkerDispatcher:
         self._running: dict[str, ScheduledClosure] = {}
         self._room = threading.Condition()
         self._pace = AdaptiveWindow()
+        self.at_end = False
         self._absence = UnreachableWarning(
             f"worker:{index}", self._address, coordinator.strategy.timeout_seconds
         )
@@ -183,6 +187,14 @@ class WorkerDispatcher:
     def join(self) -> None:
         """Wait for the thread, after the queue was stopped."""
         self._thread.join()
+
+    def begin_anew(self) -> None:
+        """Take closures again: they draw from an iterator that has just begun."""
+        with self._room:
+            was_at_end, self.at_end = self.at_end, False
+            self._room.notify_all()
+        if was_at_end and self._reached is not None:
+            self._coordinator.queue.present(self.index, True)
 
     def make(self, make: MakeCommand) -> None:
         """Have the worker make something. If it is not there, it will when it comes."""
@@ -242,6 +254,7 @@ class WorkerDispatcher:
         if self.lost:
             _log.warning("worker:%d is back, and runs closures again.", self.index)
         self._absence.over()
+        self.at_end = False  # its datasets begin again
         self._lost = None
         self._reached = reached
         self._coordinator.queue.present(self.index, True)
@@ -279,7 +292,8 @@ class WorkerDispatcher:
             return self._pace.at_once
 
     def _has_room(self) -> bool:
-        return len(self._running) + self._pace.at_once <= self._pace.on_hand
+        on_hand = len(self._running) + self._pace.at_once
+        return not self.at_end and on_hand <= self._pace.on_hand
 
     def _give(self, reached: WorkerSession, closures: list[ScheduledClosure]) -> None:
         with self._room:
@@ -346,6 +360,8 @@ class WorkerDispatcher:
             own = [np.array(next(arrays)) for _ in range(result.arrays)]
             if result.needs is not None:
                 waiting.setdefault((closure.function, result.needs), []).append(closure)
+            elif result.failed is not None and result.failed.kind == "end":
+                self._data_ended(closure, self._error_of(result.failed))
             elif result.failed is not None:
                 self._ended(closure, self._error_of(result.failed))
             else:
@@ -382,6 +398,22 @@ class WorkerDispatcher:
             self._all_ended(closures, error)
             return
         self._resume(reached, closures)
+
+    def _data_ended(self, closure: ScheduledClosure, error: Exception) -> None:
+        """The worker has no element for a closure: others may have."""
+        if not self._coordinator.goes_on_at_end:
+            self._ended(closure, error)
+            return
+        with self._room:
+            if self._running.pop(closure.name, None) is None:
+                return
+            self.at_end = True
+        self._coordinator.queue.present(self.index, False)
+        if self._coordinator.all_at_end():
+            closure.result.set_error(error)
+            self._coordinator.failed(closure, error)
+        else:
+            self._coordinator.queue.give_back([closure], lost=False)
 
     def _all_ended(self, closures: list[ScheduledClosure], error: BaseException) -> None:
         for closure in closures:
