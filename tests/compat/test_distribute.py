@@ -130,6 +130,7 @@ def test_scheduled_functions_see_tensors():
     )
     with strategy.scope():
         total = tf.Variable(0.0)
+        steps = tf.Variable(0, dtype=tf.int64)
     seen = set()
 
     @tf.function
@@ -137,6 +138,7 @@ def test_scheduled_functions_see_tensors():
         def replica(x):
             seen.add(type(x))
             total.assign_add(tf.reduce_sum(x))
+            steps.assign_add(1)
             return {"sum": tf.reduce_sum(x) * scale, "id": x[0]}
 
         return strategy.run(replica, args=(next(iterator),))
@@ -162,6 +164,7 @@ def test_scheduled_functions_see_tensors():
         assert isinstance(fetched[0]["id"], np.float32)
         assert type(results[0].get()["id"]) is tf.Tensor
         assert total.numpy() == 12.0
+        assert steps.numpy() == 6
         assert seen == {tf.Tensor}
         after = coordinator.schedule(lambda x: x["sum"] + 1.0, args=(results[0],))
         assert after.fetch() == 5.0

@@ -75,7 +75,7 @@ def write_with_external(
     try:
         entries, record = keeper.save(str(directory), kept_elsewhere, found.optimizers)
         for name, variable in kept_elsewhere.items():
-            entries[name] |= {"shape": list(variable.shape), "dtype": str(variable.dtype)}
+            entries[name] |= {"shape": list(variable.shape), "dtype": str(variable._dtype)}
         beside = os.path.relpath(directory, Path(os.path.abspath(path)).parent)
         snapshot.kept = ExternalValues(keeper.format, beside, entries, record)
         file_format.sync_directory(directory.parent)

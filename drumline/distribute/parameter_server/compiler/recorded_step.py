@@ -75,7 +75,8 @@ class StepScope(StateScope):
         if id(variable) not in self.state_mapping:
             self._discover(variable)
             with jax_internals.under(self._trace):
-                zeros = jnp.zeros(tuple(variable.shape), variable._dtype)
+                kind = jax.dtypes.canonicalize_dtype(variable._dtype)  # steps compute with 32 bits
+                zeros = jnp.zeros(tuple(variable.shape), kind)
             self.state_mapping[id(variable)] = zeros
         return super().get_current_value(variable)
 

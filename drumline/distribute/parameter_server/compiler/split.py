@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from drumline.distribute.parameter_server.compiler.exporting import (
     PLATFORMS,
@@ -56,7 +57,7 @@ def added_terms(jaxpr: Any, old: Any, new: Any) -> list[tuple[int, Any]] | None:
         name = None if eqn is None else eqn.primitive.name
         if eqn is None:
             return None
-        if name in _PASSED_ON or _is_same_dtype(eqn):
+        if name in _PASSED_ON or _keeps_values(eqn):
             new = eqn.invars[0]
         elif name == "sub":
             terms.append((-1, eqn.invars[1]))
@@ -80,7 +81,7 @@ def _reaches(made: dict[Any, Any], atom: Any, old: Any) -> bool:
         if eqn is None:
             return False
         name = eqn.primitive.name
-        if name in _PASSED_ON or name == "sub" or _is_same_dtype(eqn):
+        if name in _PASSED_ON or name == "sub" or _keeps_values(eqn):
             atom = eqn.invars[0]
         elif name in ("add", "add_any"):
             return any(_reaches(made, each, old) for each in eqn.invars)
@@ -89,10 +90,17 @@ def _reaches(made: dict[Any, Any], atom: Any, old: Any) -> bool:
     return True
 
 
-def _is_same_dtype(eqn: Any) -> bool:
-    """Whether the equation converts to the dtype that there is."""
-    is_conversion = eqn.primitive.name == "convert_element_type"
-    return is_conversion and bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
+def _keeps_values(eqn: Any) -> bool:
+    """Whether the equation converts to the dtype that there is, or to a wider one of its kind.
+
+    Variables of 64 bits are computed with 32 on workers, and what is added to them may have 64.
+    """
+    if eqn.primitive.name != "convert_element_type":
+        return False
+    before, after = (np.dtype(each.aval.dtype) for each in (eqn.invars[0], eqn.outvars[0]))
+    return before == after or (
+        before.kind == after.kind and before.kind in "iu" and before.itemsize < after.itemsize
+    )
 
 
 class StepVariables:
@@ -300,6 +308,7 @@ class StepVariables:
             if signs is not None:
                 shape, dtype = tuple(variable.shape), variable._dtype
                 total = sum(sign * term for sign, term in zip(signs, terms, strict=True))
+                dtype = jax.dtypes.canonicalize_dtype(dtype)  # the worker pushes the variable's
                 terms = [jnp.broadcast_to(jnp.asarray(total, dtype), shape)]
             put(kind, terms[0], key)
 

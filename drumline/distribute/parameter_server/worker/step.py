@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from drumline._core import spread_rows, sum_rows, unique_ids
@@ -459,6 +460,9 @@ class RunningStep:
             self._lookups[key].push_by_id(value, mine, exchanges, self._update_of)
             return
         kind = "dense" if made.kind == "gradient" else made.kind
+        if kind in ("add", "assign"):
+            # Steps compute with 32 bits what servers may keep with 64.
+            value = value.astype(jnp.dtype(layout.dtype), copy=False)
         for shard in layout.shards:
             rows = value[shard.start : shard.stop] if layout.shape else value
             name = layout.shard_name(shard)
