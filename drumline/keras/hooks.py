@@ -90,6 +90,18 @@ def _when_a_model_is_made() -> None:
         layer_hooks.accept_synchronized,
         "Keras takes synchronized=True on its TensorFlow backend alone",
     )
+    replace_method(
+        keras.layers.Normalization,
+        "build",
+        layer_hooks.build_at_once,
+        "a layer that is built in a dataset's function would keep tracers",
+    )
+    replace_method(
+        keras.layers.RandomCrop,
+        "transform_images",
+        layer_hooks.crop_in_trace,
+        "Keras's cannot be compiled: it slices by numbers that it has drawn",
+    )
     for layer, adapt in (
         (keras.layers.Normalization, layer_hooks.adapt_normalization),
         (keras.layers.Discretization, layer_hooks.adapt_discretization),
@@ -199,8 +211,9 @@ def _while_a_step_is_traced() -> None:
     replace_method(
         keras.random.SeedGenerator,
         "next",
-        layer_hooks.fold_in_replica_id,
-        "dropout and its like draw differently on each replica",
+        layer_hooks.seed_of_place,
+        "dropout and its like draw differently on each replica, and in a dataset's function by the "
+        "element's position",
     )
     for name in ("assign", "assign_add", "assign_sub"):
         replace_method(

@@ -4,7 +4,9 @@
 * `Layer.add_loss` and stateful RNNs: refused in a per-replica step, which then runs on the global
   batch.
 * `Normalization.adapt` and `Discretization.adapt`: they take datasets.
-* `SeedGenerator.next`: each replica draws from a seed of its own.
+* `SeedGenerator.next`: each replica, and each element of a dataset, draws from a seed of its own.
+* `RandomCrop.transform_images`: windows that are drawn in a trace.
+* `Normalization.build`: its constants are computed at once, also where a function is traced.
 * `Variable.assign` and the like: constants are the same on all replicas and not merged.
 """
 
@@ -22,10 +24,12 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from drumline.data import INFINITE_CARDINALITY, Dataset
+from drumline.data import Dataset
+from drumline.data.functions.trace import drawn, in_dataset_function
 from drumline.distribute import ReplicaContext, get_strategy, in_cross_replica_context
 from drumline.distribute.replica import is_constant, merging_replica, running_replica, whole_batch
 from drumline.distribute.step.replica_scope import ReplicaScope
+from drumline.keras.layers.host_layer import is_string, require_an_end
 from drumline.keras.step.reductions import NeedsGlobalBatch, current_trace
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.optimizer_hooks import note_draw
@@ -190,6 +194,40 @@ def enter_replica_context(call: Callable[..., Any]) -> Callable[..., Any]:
     return call_with_a_context
 
 
+def build_at_once(build: Callable[..., None]) -> Callable[..., None]:
+    """Wrap ``Normalization.build``: a layer that is first called in a trace keeps no tracers.
+
+    With a ``mean`` and a ``variance`` it keeps arrays made of them, of which others are made.
+    """
+
+    @functools.wraps(build)
+    def built(self: Any, input_shape: Any) -> None:
+        with jax.ensure_compile_time_eval():
+            build(self, input_shape)
+
+    return built
+
+
+def crop_in_trace(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``RandomCrop.transform_images``, which slices by numbers that must be known.
+
+    Where they are drawn in a trace, each image is larger than the window, which is cut out of it.
+    """
+
+    @functools.wraps(transform)
+    def transformed(self: Any, images: Any, transformation: Any, training: bool = True) -> Any:
+        if not training or not isinstance(transformation[0], jax.core.Tracer):
+            return transform(self, images, transformation, training=training)
+        images = self.backend.cast(images, self.compute_dtype)
+        sizes = (self.height, self.width)
+        axes = (self.height_axis, self.width_axis)
+        for start, size, axis in zip(transformation, sizes, axes, strict=True):
+            images = jax.lax.dynamic_slice_in_dim(images, start, size, axis % images.ndim)
+        return images
+
+    return transformed
+
+
 _UNBATCHED = 128
 
 
@@ -254,29 +292,37 @@ def _two_rows(layer: Any, dataset: Dataset) -> np.ndarray:
 def _batches(layer: Any, dataset: Dataset) -> Iterator[np.ndarray]:
     """What a layer sees of each batch: all, or the first of a tuple."""
     name = type(layer).__name__
-    if dataset.cardinality() == INFINITE_CARDINALITY:
-        raise ValueError(f"{name}.adapt: the dataset never ends; take a part of it")
+    require_an_end(name, dataset, None, takes_steps=name != "Normalization")
     spec = dataset.element_spec
     first = spec[0] if isinstance(spec, tuple) else spec
     shape = getattr(first, "shape", None)
-    if shape is None or not shape:
+    if shape is None:
         raise ValueError(
             f"{name}.adapt: batches must be arrays, or tuples that begin with one; got {spec}. "
             "Take the array out in a map, and batch"
         )
-    if len(shape) == 1 and name == "Normalization":
+    if is_string(first):
+        raise ValueError(
+            f"{name}.adapt: expected numbers, got strings; use dl.strings.to_number in a map first"
+        )
+    if not shape or (len(shape) == 1 and name == "Normalization"):
         dataset = dataset.batch(_UNBATCHED)
     for element in dataset:
         yield np.asarray(element[0] if isinstance(spec, tuple) else element)
 
 
-def fold_in_replica_id(next_seed: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``SeedGenerator.next``: while a replica's step is traced, fold its number in.
+def seed_of_place(next_seed: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``SeedGenerator.next``: what it gives depends on where it is called, where it must.
 
-    The generator's state advances alike on all replicas; only the seeds drawn differ.
+    In a dataset's function it depends on the element's position, as the draws of ``dl.random``
+    with the generator's seed: the generator's state does not advance, so that elements do not
+    depend on which were computed before. While a replica's step is traced, its number is folded in:
+    the state advances alike on all replicas; only the seeds drawn differ.
     """
 
-    def next_for_replica(self: Any, ordered: bool = True) -> Any:
+    def next_for_place(self: Any, ordered: bool = True) -> Any:
+        if in_dataset_function():
+            return jnp.asarray(drawn(jax.random.key_data, self._initial_seed))
         note_draw(self.state)
         seed = _alike(self.state, functools.partial(next_seed, self, ordered))
         context = running_replica()
@@ -286,7 +332,7 @@ def fold_in_replica_id(next_seed: Callable[..., Any]) -> Callable[..., Any]:
         folded = jax.random.fold_in(key, context.replica_id_in_sync_group)
         return jax.random.key_data(folded).astype(seed.dtype)
 
-    return next_for_replica
+    return next_for_place
 
 
 def write_constants_alike(method: Callable[..., Any]) -> Callable[..., Any]:

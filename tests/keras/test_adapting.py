@@ -38,11 +38,29 @@ def test_bins_hold_equal_numbers():
     np.testing.assert_allclose(layer.bin_boundaries, [25, 50, 75], atol=2)
 
 
+def test_single_numbers_are_put_in_batches():
+    layer = keras.layers.Discretization(num_bins=4)
+    layer.adapt(Dataset.range(1000))
+    np.testing.assert_allclose(layer.bin_boundaries, [250, 500, 750], atol=20)
+    made = keras.layers.Normalization(axis=None)
+    made.adapt(Dataset.range(5))
+    assert float(made.mean) == 2 and float(made.variance) == 2
+
+
+def test_discretization_says_what_to_do_with_an_endless_dataset():
+    layer = keras.layers.Discretization(num_bins=4)
+    with pytest.raises(ValueError, match=r"Discretization\.adapt: .*never ends.*steps=.*take"):
+        layer.adapt(Dataset.range(3).repeat())
+    layer.adapt(Dataset.range(1000).repeat().batch(100), steps=1)
+    np.testing.assert_allclose(layer.bin_boundaries, [25, 50, 75], atol=2)
+
+
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
         (Dataset.from_tensors({"a": ROWS}), "batches must be arrays, or tuples that begin with"),
-        (Dataset.from_tensors(ROWS).repeat(), "the dataset never ends"),
+        (Dataset.from_tensors(ROWS).repeat(), r"never ends \(.*give a part of it, dataset.take"),
+        (Dataset.from_tensors("a"), "expected numbers, got strings"),
         (Dataset.from_tensors(ROWS).take(0), "has no element"),
     ],
 )

@@ -152,17 +152,24 @@ def require_trusted_file(layer: str, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{layer}: vocabulary file {os.fspath(path)} does not exist")
 
 
-def require_an_end(name: str, data: Any, steps: int | None) -> None:
+def require_an_end(name: str, data: Any, steps: int | None, takes_steps: bool = True) -> None:
     """Refuse to learn from all of a dataset that never ends.
 
+    Args:
+        name: of the layer.
+        data: what its `adapt` is given.
+        steps: how much of it to read, if it says.
+        takes_steps: whether it could say.
+
     Raises:
-        ValueError: it does not, and ``steps`` does not say how much of it to read.
+        ValueError: the dataset does not end, and how much of it to read is not said.
     """
     endless = isinstance(data, Dataset) and data.cardinality() == INFINITE_CARDINALITY
     if endless and steps is None:
+        either = "steps=, or " if takes_steps else ""
         raise ValueError(
             f"{name}.adapt: the dataset never ends (its cardinality is infinite), so there is no "
-            "last batch to learn from: give steps=, or a part of it, dataset.take(n)"
+            f"last batch to learn from: give {either}a part of it, dataset.take(n)"
         )
 
 
