@@ -6,6 +6,7 @@ Written by hand, since they are few: ``tensorflow.Event``'s summary, ``SummaryMe
 
 from __future__ import annotations
 
+import functools
 import struct
 
 import numpy as np
@@ -122,6 +123,7 @@ def double_field(number: int, value: float) -> bytes:
     return _varint(number << 3 | _FIXED64) + struct.pack("<d", value)
 
 
+@functools.lru_cache(4096)
 def _varint(value: int) -> bytes:
     made = bytearray()
     while value > 127:

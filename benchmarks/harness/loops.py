@@ -23,10 +23,12 @@ class Loop:
     Attributes:
         weights: gives the weights, as numpy arrays.
         epoch: runs an epoch and returns its mean loss and its number of steps.
+        facts: more of the evidence, when all epochs have run.
     """
 
     weights: Callable[[], Sequence[Any]]
     epoch: Callable[[], tuple[float, int]]
+    facts: Callable[[], dict[str, Any]] = dict
 
 
 def measured_loop(
@@ -68,6 +70,7 @@ def measured_loop(
                 "losses": losses,
                 "initial_weights": initial,
                 "build_model_s": start - ready,
+                **loop.facts(),
             },
             versions=versions(("numpy", *libraries)),
         )

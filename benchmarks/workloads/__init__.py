@@ -39,6 +39,7 @@ from benchmarks.workloads import (
     shuffle_batch,
     snapshot_batches,
     step_cpu,
+    summaries,
     text_vocabulary,
     tuning,
 )
@@ -76,6 +77,7 @@ WORKLOADS: dict[str, Workload] = {
         custom_loop.WORKLOAD,
         function_epoch.WORKLOAD,
         *run_overhead.WORKLOADS,
+        *summaries.WORKLOADS,
         multi_worker_step.WORKLOAD,
         step_cpu.WORKLOAD,
         *all_reduce.WORKLOADS,

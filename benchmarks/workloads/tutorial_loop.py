@@ -13,7 +13,14 @@ from benchmarks.workloads.convnet import make_examples
 
 
 def tutorial_loop(
-    dl: Any, keras: Any, strategy: Any, build_model: Callable[[Any], Any], scale: Scale
+    dl: Any,
+    keras: Any,
+    strategy: Any,
+    build_model: Callable[[Any], Any],
+    scale: Scale,
+    *,
+    in_step: Callable[[Any, Any], None] | None = None,
+    after_step: Callable[[Any, int], None] | None = None,
 ) -> Callable[[], Loop]:
     """The tutorial's loop; `dl` is drumline or TensorFlow, which it names alike.
 
@@ -22,6 +29,8 @@ def tutorial_loop(
         strategy: under which to train.
         build_model: makes the model of the ``keras`` module, with its initial weights.
         scale: its batch is the global one.
+        in_step: called by each replica's step, with its loss and the optimizer.
+        after_step: called by the loop after each step, with the loss and the step's number.
     """
     examples = make_examples(scale.elements)
     size = scale.batch_size
@@ -45,6 +54,8 @@ def tutorial_loop(
             gradients = tape.gradient(loss, model.trainable_variables)
             optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
             accuracy.update_state(labels, predictions)
+            if in_step is not None:
+                in_step(loss, optimizer)
             return loss
 
         @dl.function
@@ -55,7 +66,10 @@ def tutorial_loop(
         def epoch() -> tuple[float, int]:
             total, steps = 0.0, 0
             for batch in distributed:
-                total += distributed_train_step(batch)
+                loss = distributed_train_step(batch)
+                total += loss
+                if after_step is not None:
+                    after_step(loss, steps)
                 steps += 1
             return float(np.asarray(total)) / steps, steps
 

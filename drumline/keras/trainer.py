@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.process_group.host_collectives import broadcast_host
 from drumline.distribute.replica import whole_batch
+from drumline.distribute.step.compiled_step import sends_parcels
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
 from drumline.keras.state import note_state, strategy_of
@@ -24,8 +27,10 @@ from drumline.keras.step.train_step import (
     move_replicated,
     move_to_devices,
     prefetch_to_devices,
+    readable_optimizer,
     shard_or_replicate,
 )
+from drumline.training.outbox import WithParcels, collecting
 
 
 def limit_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..., Any]:
@@ -38,8 +43,11 @@ def limit_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..
             if strategy.spans_processes
             else move_to_devices(batch, strategy)
         )
-        outputs, state = step(state, batch)
+        results, state = step(state, batch)
+        outputs = results.outputs
         strategy._in_flight.started(outputs)
+        if sends_parcels(strategy):
+            results.parcels.send()
         if strategy.spans_processes:
             outputs = jax.tree.map(to_local_array, outputs)
         return outputs, state
@@ -71,7 +79,8 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
         strategy = _runs_on_replicas(self)
         if strategy is None:
-            return make(self, force)
+            with _delivering(self, "train_step"):
+                return make(self, force)
         if self.train_function is None or force:
             step = _one_form(self, "train_step", TrainStep(self, strategy))
             step = limit_in_flight(step, strategy)
@@ -87,7 +96,8 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
         strategy = _runs_on_replicas(self)
         if strategy is None:
-            return make(self, force)
+            with _delivering(self, "test_step"):
+                return make(self, force)
         if self.test_function is None or force:
             step = _one_form(self, "test_step", GlobalBatchStep(self.test_step, strategy))
             step = limit_in_flight(step, strategy)
@@ -132,6 +142,9 @@ def keep_state(make_function: Callable[..., Any]) -> Callable[..., Any]:
             with signals_held_back:
                 outputs, state = step_function(state, batch)
                 note_state(self, state)
+            if isinstance(outputs, WithParcels):
+                outputs.parcels.send()
+                outputs = outputs.outputs
             return outputs, state
 
         return make_function(self, step, *args, **kwargs)
@@ -188,6 +201,32 @@ def _one_form(model: keras.Model, name: str, step: Callable[..., Any]) -> Callab
         return step(state, batch)
 
     return step_on_one_form
+
+
+@contextlib.contextmanager
+def _delivering(model: keras.Model, name: str) -> Iterator[None]:
+    """Within the block, the step of `model` that Keras is to compile returns `WithParcels`."""
+    compiled = model.jit_compile and not model.run_eagerly
+    step = getattr(model, name)
+
+    @functools.wraps(step)
+    def delivering_step(state: Any, batch: Any) -> Any:
+        optimizer = state[2] if name == "train_step" else ()
+        with readable_optimizer(model, optimizer):
+            if not compiled:
+                return step(state, batch)
+            with collecting() as outbox:
+                results, state = step(state, batch)
+                return WithParcels(results, outbox.parcels()), state
+
+    given = vars(model).get(name)
+    vars(model)[name] = delivering_step
+    try:
+        yield
+    finally:
+        del vars(model)[name]
+        if given is not None:
+            vars(model)[name] = given
 
 
 def _predict_step(model: keras.Model) -> Callable[..., Any]:

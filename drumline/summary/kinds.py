@@ -18,6 +18,7 @@ from drumline import image as images
 from drumline._event_messages import buckets_of, summary_message, summary_metadata, tensor_message
 from drumline.summary.recording import record
 
+_FLOAT = np.dtype("<f4")
 _AUDIO_CONTENT = b"\x10\x0b"  # AudioPluginData(encoding=WAV)
 
 
@@ -56,7 +57,8 @@ def scalar(name: str, data: Any, step: Any = None, description: str | None = Non
             raise ValueError(f"summary.scalar({name!r}): expected a scalar, got {np.shape(value)}")
 
     def make(tag: str, value: np.ndarray) -> bytes:
-        return _scalar_head(tag, description or "") + value.astype("<f4").tobytes()
+        number = value if value.dtype == _FLOAT else value.astype(_FLOAT)
+        return _scalar_head(tag, description or "") + number.tobytes()
 
     return record(name, make, data, step, check)
 
@@ -252,7 +254,14 @@ def _encoded(value: np.ndarray) -> np.ndarray:
 
 
 def _real(name: str, value: Any) -> None:
-    if not jax.numpy.issubdtype(value.dtype, np.number) and value.dtype != np.bool_:
-        raise TypeError(f"The summary {name!r} is of numbers, got {value.dtype}")
-    if jax.numpy.issubdtype(value.dtype, np.complexfloating):
-        raise TypeError(f"The summary {name!r} is of real numbers, got {value.dtype}")
+    expected = _expected(value.dtype)
+    if expected:
+        raise TypeError(f"The summary {name!r} is of {expected}, got {value.dtype}")
+
+
+@functools.lru_cache(64)
+def _expected(dtype: Any) -> str:
+    """What a summary is of that cannot be of this dtype; empty where it can."""
+    if not jax.numpy.issubdtype(dtype, np.number) and dtype != np.bool_:
+        return "numbers"
+    return "real numbers" if jax.numpy.issubdtype(dtype, np.complexfloating) else ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,13 +17,14 @@ from drumline.distribute.replica import running_replica
 from drumline.distribute.values import PerReplica
 from drumline.summary.writer import Made, SummaryWriter, default_writer, get_step, recording, tag_of
 from drumline.training.keras_internals import Variable
+from drumline.training.outbox import deliver
 
 
 def record(name: str, make: Made, data: Any, step: Any, check: Callable[[Any], None]) -> Any:
     """Record a summary.
 
-    In a compiled step the summary is recorded each time the step runs, by the device's callback; of
-    a strategy's replicas the first one records.
+    In a compiled step the summary is recorded each time the step runs, which delivers it (see
+    `drumline.training.outbox`); of a strategy's replicas the first one records.
 
     Args:
         name: its tag, in the scopes that are entered.
@@ -58,13 +59,8 @@ def record(name: str, make: Made, data: Any, step: Any, check: Callable[[Any], N
         return True
     if isinstance(replica, int) and replica:
         return False
-    texts = isinstance(value, np.ndarray) and value.dtype.kind == "O"
-    write = functools.partial(_write, writer, tag_of(name), make)
-    if texts:
-        write = functools.partial(write, value)
-        jax.debug.callback(write, chosen, wanted, replica)
-    else:
-        jax.debug.callback(write, value, chosen, wanted, replica)
+    summary = _InStep(writer, tag_of(name), make, (value, chosen, wanted))
+    deliver(summary, summary.computed, replica)
     return wanted
 
 
@@ -106,12 +102,42 @@ def should_record_summaries() -> Any:
     return wanted if isinstance(wanted, jax.core.Tracer) else bool(wanted)
 
 
-def _write(
-    writer: SummaryWriter, tag: str, make: Made, value: Any, step: Any, wanted: Any, replica: Any
-) -> None:
-    if bool(wanted) and not int(replica):
-        kept = value if isinstance(value, np.ndarray) else np.array(value)
-        writer.put(tag, make, kept, int(step), time.time(), may_wait=False)
+class _InStep:
+    """A summary of a compiled step, which receives its values whenever the step has run.
+
+    Args:
+        writer: where it goes.
+        tag: its name.
+        make: makes its message.
+        parts: value, step and condition: constants, and what the step computes.
+
+    Attributes:
+        computed: those of the parts that the step computes.
+    """
+
+    def __init__(
+        self, writer: SummaryWriter, tag: str, make: Made, parts: tuple[Any, Any, Any]
+    ) -> None:
+        self._writer, self._tag, self._make = writer, tag, make
+        self.computed = [part for part in parts if isinstance(part, jax.core.Tracer)]
+        self._computes = [isinstance(part, jax.core.Tracer) for part in parts]
+        self._constants = [
+            None if computed else part for part, computed in zip(parts, self._computes, strict=True)
+        ]
+
+    def receive(self, values: Sequence[Any], when: float) -> None:
+        """See `Receiver`."""
+        given = iter(values)
+        value, step, wanted = [
+            next(given) if computed else constant
+            for constant, computed in zip(self._constants, self._computes, strict=True)
+        ]
+        if wanted:
+            self._writer.write(self._tag, self._make, value, step, when)
+
+    def failed(self, error: Exception) -> None:
+        """See `Receiver`."""
+        self._writer.failed(self._tag, error)
 
 
 def _replica() -> Any:
@@ -124,10 +150,28 @@ def _replica() -> Any:
 
 def _current(value: Any) -> Any:
     """What a variable holds, in a buffer that the next step does not give away."""
-    if isinstance(value, Variable):
-        held = to_local_array(value.value)
-        return held if isinstance(held, (jax.core.Tracer, np.ndarray)) else jnp.copy(held)
-    return value
+    if not isinstance(value, Variable):
+        return value
+    held = to_local_array(value.value)
+    if not isinstance(held, jax.Array) or isinstance(held, jax.core.Tracer):
+        return held
+    if traces():
+        return jnp.copy(held)
+    found = _copies.get(id(held))
+    if found is not None and found[0]() is held:
+        return found[1]
+    if len(_copies) >= _MOST_COPIES:
+        _copies.clear()
+    # Of several devices' copies one: a program that runs on all of them would cost more.
+    copy = _copied(held.addressable_data(0) if held.is_fully_replicated else held)
+    _copies[id(held)] = weakref.ref(held), copy
+    return copy
+
+
+_copied = jax.jit(jnp.copy)
+_copies: dict[int, tuple[Any, jax.Array]] = {}
+"""Of arrays that variables hold: several summaries of a step read the same."""
+_MOST_COPIES = 8
 
 
 def array_of(name: str, data: Any) -> Any:
@@ -144,6 +188,6 @@ def array_of(name: str, data: Any) -> Any:
     if isinstance(data, Variable):
         return _current(data)
     if isinstance(data, jax.Array):
-        return to_local_array(data)
+        return data if jax.process_count() == 1 else to_local_array(data)
     array = np.asarray(data)
     return array.copy() if array.flags.writeable and array is data else array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -17,7 +18,7 @@ import numpy as np
 from drumline._event_files import SummaryFile
 from drumline._jax_start import traces
 from drumline.distribute.step.replica_barrier import carried_to_replicas
-from drumline.summary.background import background
+from drumline.training.background import background
 
 Condition = bool | jax.Array | Callable[[], Any]
 
@@ -109,21 +110,21 @@ class SummaryWriter:
         background.drain()
         self.raise_error()
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, tag: str, error: Exception) -> None:
         """Keep what went wrong in the thread, for who records, flushes or closes next."""
+        error.add_note(f"while the summary {tag!r} was written")
         self._error = error
         _failed[id(self)] = self
 
     def raise_error(self) -> None:
         """Raise what went wrong in the thread, once."""
+        if self._error is None:
+            return
         error, self._error = self._error, None
         _failed.pop(id(self), None)
-        if error is not None:
-            raise error
+        raise error
 
-    def put(
-        self, tag: str, make: Made, value: Any, step: Any, when: float, *, may_wait: bool = True
-    ) -> None:
+    def put(self, tag: str, make: Made, value: Any, step: Any, when: float) -> None:
         """Have a summary written.
 
         Args:
@@ -132,13 +133,16 @@ class SummaryWriter:
             value: an array, of numpy's or JAX's.
             step: a number, or an array that is one.
             when: seconds since 1970.
-            may_wait: see `Background.put`.
         """
+        background.put(_Summary(self, tag, make, value, step, when))
 
-        def write(file: SummaryFile) -> None:
-            file.add(make(tag, np.asarray(value)), int(step), when)
-
-        background.put(_Entry(self, tag, write, value.nbytes), may_wait=may_wait)
+    def write(self, tag: str, make: Made, value: Any, step: Any, when: float) -> None:
+        """Write a summary, in the thread of the background; keeps the error if that fails."""
+        assert self._file is not None
+        try:
+            self._file.add(make(tag, np.asarray(value)), int(step), when)
+        except Exception as error:  # whatever it is, the thread must continue
+            self.failed(tag, error)
 
     def put_message(self, message: bytes, step: Any) -> None:
         """Have a ``Summary`` message written."""
@@ -163,6 +167,20 @@ class SummaryWriter:
 Made = Callable[[str, np.ndarray], bytes]
 
 
+class _Summary:
+    """A summary that is to be written."""
+
+    __slots__ = ("_parts", "_writer", "nbytes")
+
+    def __init__(self, writer: SummaryWriter, *parts: Any) -> None:
+        value = parts[2]
+        self._writer, self._parts = writer, parts
+        self.nbytes = math.prod(value.shape) * value.dtype.itemsize
+
+    def write(self) -> None:
+        self._writer.write(*self._parts)
+
+
 @dataclass(slots=True)
 class _Entry:
     """Something to be written to a writer's file."""
@@ -178,8 +196,7 @@ class _Entry:
         try:
             self.into(file)
         except Exception as error:  # whatever it is, the thread must continue
-            error.add_note(f"while the summary {self.tag!r} was written")
-            self.writer.failed(error)
+            self.writer.failed(self.tag, error)
 
 
 _failed: dict[int, SummaryWriter] = {}

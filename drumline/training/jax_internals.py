@@ -21,7 +21,7 @@ try:
     from jax._src import linear_util as lu
     from jax._src.ad_util import add_jaxvals_p
     from jax._src.array import ArrayImpl
-    from jax._src.interpreters import ad, partial_eval
+    from jax._src.interpreters import ad, batching, partial_eval
     from jax._src.lax.lax import copy_p
 except ImportError as error:
     raise unsupported(str(error)) from error
@@ -44,6 +44,7 @@ require(core, "trace_ctx.set_trace", "trace_ctx.trace", "Jaxpr.replace")
 require(ad, "LinearizeTrace", "LinearizeTracer", "UndefinedPrimal", "Zero")
 require(ad, "backward_pass", "instantiate_zeros", "primitive_jvps", "primitive_linearizations")
 require(ad, "primitive_transposes")
+require(batching, "primitive_batchers")
 require(lu, "WrappedFun", "transformation2")
 require(partial_eval, "dce_jaxpr", "dce_jaxpr_consts")
 require(partial_eval, *(f"DynamicJaxprTrace.{name}" for name in ("new_arg", "to_jaxpr")))
@@ -404,6 +405,55 @@ def pulled_primitive(name: str) -> Primitive:
 
     ad.primitive_transposes[primitive] = transposed
     return primitive
+
+
+def delivering_primitive(name: str, arrive: Callable[..., None]) -> Primitive:
+    """A primitive without results that brings values below all transformations.
+
+    There it leaves nothing in a program by itself. Of a function that is mapped, it brings the
+    values of each row.
+
+    Args:
+        name: of the primitive.
+        arrive: ``arrive(trace, values, **params)`` is called with what was bound: arrays, or the
+            symbols of a program that `trace` stages.
+    """
+    primitive = _Delivering(name, arrive)
+    primitive.multiple_results = True
+
+    def jvp(primals: Any, _: Any, **params: Any) -> tuple[Any, Any]:
+        return primitive.bind(*primals, **params), []
+
+    def of_each_row(values: Any, axes: Any, **params: Any) -> tuple[Any, Any]:
+        pairs = list(zip(values, axes, strict=True))
+        rows = next(value.shape[axis] for value, axis in pairs if isinstance(axis, int))
+        for row in range(rows):
+            each = [
+                jax.lax.index_in_dim(value, row, axis, keepdims=False)
+                if isinstance(axis, int)
+                else value
+                for value, axis in pairs
+            ]
+            primitive.bind(*each, **params)
+        return [], []
+
+    ad.primitive_jvps[primitive] = jvp
+    batching.primitive_batchers[primitive] = of_each_row
+    return primitive
+
+
+class _Delivering(Primitive):
+    def __init__(self, name: str, arrive: Callable[..., None]) -> None:
+        super().__init__(name)
+        self._arrive = arrive
+
+    def bind_with_trace(self, trace: Any, args: Any, *rest: Any) -> Any:
+        """As that of `_Linear`."""
+        if not isinstance(trace, (core.EvalTrace, partial_eval.DynamicJaxprTrace)):
+            return super().bind_with_trace(trace, args, *rest)
+        with under(trace):
+            self._arrive(trace, args, **rest[-1])
+        return []
 
 
 class _Linear(Primitive):

@@ -14,7 +14,7 @@ import pytest
 
 import drumline.compat.tf as tf
 from drumline.data import TFRecordDataset
-from drumline.summary.background import background
+from drumline.training.background import background
 
 event_pb2 = pytest.importorskip("tensorboard.compat.proto.event_pb2")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from tests.summary.reading import numbers
+from tests.summary.reading import events, numbers
+
+make_ndarray = pytest.importorskip("tensorboard.util.tensor_util").make_ndarray
 
 
 @pytest.fixture(params=[1, 2, 4])
@@ -71,19 +74,179 @@ def test_uneven_batches_record_once(strategy: dl.distribute.Strategy, tmp_path: 
     assert sorted(numbers(tmp_path)) == sorted([("rows", 0, float(each)), ("rows", 0, 1.0)])
 
 
-def test_a_step_of_keras_records(strategy: dl.distribute.Strategy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_step_of_keras_records(
+    strategy: dl.distribute.Strategy, tmp_path: Path, whole: bool
+) -> None:
     class Recorded(keras.layers.Layer):
         def call(self, x: Any) -> Any:
-            dl.summary.scalar("largest", keras.ops.max(x), step=7)
+            dl.summary.scalar("largest", keras.ops.max(x), step=optimizer.iterations)
             return x
 
+    class Whole(keras.Sequential):
+        def train_step(self, *args: Any) -> Any:
+            return super().train_step(*args)
+
     with strategy.scope():
-        model = keras.Sequential([keras.Input((1,)), Recorded(), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
+        optimizer = keras.optimizers.SGD()
+        model = (Whole if whole else keras.Sequential)(
+            [keras.Input((1,)), Recorded(), keras.layers.Dense(1)]
+        )
+        model.compile(optimizer, "mse")
     x = np.ones((8, 1), np.float32)
     with dl.summary.create_file_writer(tmp_path).as_default():
         model.fit(x, x, batch_size=4, epochs=1, verbose=0, shuffle=False)
-    assert numbers(tmp_path) == [("largest", 7, 1.0)] * 2
+        assert optimizer.iterations == 2
+        model.fit(x, x, batch_size=4, epochs=1, verbose=0, shuffle=False)
+    assert numbers(tmp_path) == [("largest", step, 1.0) for step in range(4)]
+
+
+@pytest.fixture
+def no_callback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A program that calls back costs each of its calls as much as hundreds of summaries."""
+    called: list[Any] = []
+    monkeypatch.setattr("drumline.training.outbox._called_back", lambda *a: called.append(a))
+    yield
+    assert not called
+
+
+@pytest.mark.usefixtures("no_callback")
+def test_what_is_recorded_is_a_result_of_the_step(
+    strategy: dl.distribute.Strategy, tmp_path: Path
+) -> None:
+    """Within tapes and transformations, too: values of any dtype and size, in their order."""
+    with strategy.scope():
+        weight, count = dl.Variable(np.ones(3, np.float32)), dl.Variable(np.int32(0))
+
+    def replica_step(x: Any) -> Any:
+        def loss_of(weight: Any) -> Any:
+            loss = (weight * x).sum()
+            dl.summary.scalar("in grad", loss, step=count)
+            return loss
+
+        with dl.GradientTape() as tape:
+            loss = (weight * x).sum()
+            dl.summary.scalar("in tape", loss.astype(np.float16), step=count)
+        gradient = jax.grad(loss_of)(weight.value)
+        dl.summary.write("less", loss < 0, step=count)
+        dl.summary.write("gradient", tape.gradient(loss, weight) - gradient, step=count)
+        dl.summary.scalar("mapped", 4, step=count)
+        jax.vmap(lambda row: dl.summary.scalar("row", row, step=count))(x)
+        return loss
+
+    @dl.function
+    def step(x: Any) -> Any:
+        losses = strategy.run(replica_step, args=(x,))
+        with dl.summary.record_if(count == 1):
+            dl.summary.write("weight", weight, step=count)
+            dl.summary.text("text", "of a step", step=count)
+        weight.assign(weight * 2)
+        count.assign_add(1)
+        return losses
+
+    with dl.summary.create_file_writer(tmp_path).as_default():
+        for number in range(3):
+            step(np.array([1.0, 2.0, 3.0 + number], np.float32))
+    found = [
+        (value.tag, event.step, make_ndarray(value.tensor))
+        for event in events(tmp_path)
+        for value in event.summary.value
+    ]
+    expected: list[tuple[str, int, Any]] = []
+    for number in range(3):
+        loss = np.float32(2**number * (6 + number))
+        expected += [
+            ("in tape", number, np.float32(loss)),
+            ("in grad", number, loss),
+            ("less", number, np.bool_(False)),
+            ("gradient", number, np.zeros(3, np.float32)),
+            ("mapped", number, np.float32(4)),
+            *(("row", number, np.float32(row)) for row in (1, 2, 3 + number)),
+        ]
+        if number == 1:
+            expected.append(("weight", 1, np.full(3, 2, np.float32)))
+            expected.append(("text", 1, np.array(b"of a step", object)))
+    assert [each[:2] for each in found] == [each[:2] for each in expected]
+    for (tag, _, value), (_, _, wanted) in zip(found, expected, strict=True):
+        assert value.dtype == wanted.dtype, tag
+        np.testing.assert_array_equal(value, wanted, tag)
+
+
+@pytest.mark.usefixtures("no_callback")
+def test_several_steps_in_one_program_record_each(
+    strategy: dl.distribute.Strategy, tmp_path: Path
+) -> None:
+    with strategy.scope():
+        count = dl.Variable(np.int32(0))
+    rows = np.arange(64, dtype=np.float32)
+    data = strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensor_slices(rows).batch(4)
+    )
+
+    def replica_step(x: Any) -> None:
+        dl.summary.scalar("first", x[0], step=count)
+
+    @dl.function
+    def epoch() -> None:
+        for batch in data:
+            strategy.run(replica_step, args=(batch,))
+            count.assign_add(1)
+            dl.summary.scalar("count", count, step=count)
+
+    with dl.summary.create_file_writer(tmp_path).as_default():
+        epoch()
+    assert numbers(tmp_path) == [
+        *(("count", number, float(number)) for number in range(1, 17)),
+        *(("first", number, 4.0 * number) for number in range(16)),
+    ]
+
+
+@pytest.mark.usefixtures("no_callback")
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_keras_without_a_strategy(tmp_path: Path, jit_compile: bool) -> None:
+    optimizer = keras.optimizers.SGD()
+
+    class Recorded(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            dl.summary.scalar("largest", keras.ops.max(x), step=optimizer.iterations)
+            return x
+
+    model = keras.Sequential([keras.Input((1,)), Recorded(), keras.layers.Dense(1)])
+    model.compile(optimizer, "mse", jit_compile=jit_compile)
+    x = np.arange(1, 5, dtype=np.float32)[:, None]
+    with dl.summary.create_file_writer(tmp_path / "fit").as_default():
+        model.fit(x, x, batch_size=2, epochs=2, verbose=0, shuffle=False)
+    assert numbers(tmp_path / "fit") == [("largest", step, 2.0 + step % 2 * 2) for step in range(4)]
+    with dl.summary.create_file_writer(tmp_path / "evaluate").as_default():
+        model.evaluate(x, x, batch_size=2, verbose=0)
+    assert numbers(tmp_path / "evaluate") == [("largest", 4, 2.0), ("largest", 4, 4.0)]
+    assert "train_step" not in vars(model)
+
+
+def test_branches_of_a_step_record(strategy: dl.distribute.Strategy, tmp_path: Path) -> None:
+    """The device calls back there, in any order."""
+    with strategy.scope():
+        count = dl.Variable(np.int32(0))
+
+    def replica_step(x: Any) -> None:
+        def record() -> None:
+            dl.summary.scalar("even", x, step=count)
+
+        jax.lax.cond(count.value % 2 == 0, record, lambda: None)
+        jax.jit(lambda x: dl.summary.scalar("compiled", x, step=count))(x)
+
+    @dl.function
+    def step(x: Any) -> None:
+        strategy.run(replica_step, args=(x,))
+        count.assign_add(1)
+
+    with dl.summary.create_file_writer(tmp_path).as_default():
+        for number in range(4):
+            step(np.float32(number))
+    assert numbers(tmp_path) == [
+        *(("compiled", number, float(number)) for number in range(4)),
+        *(("even", number, float(number)) for number in (0, 2)),
+    ]
 
 
 def test_loops_of_a_step_record(tmp_path: Path) -> None:

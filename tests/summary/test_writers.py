@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from drumline.summary.background import Background
+from drumline.training.background import Background
 from tests.summary.reading import numbers
 
 
@@ -40,7 +40,7 @@ def test_recording_waits_for_nothing() -> None:
 
 
 def test_too_much_that_waits_is_written_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drumline.summary.background._MOST_BYTES", 10)
+    monkeypatch.setattr("drumline.training.background._MOST_BYTES", 10)
     background, gate, written = Background(), threading.Event(), list[int]()
     gate.set()
     for number in range(100):
@@ -99,6 +99,37 @@ def test_the_end_of_the_process_writes_what_waits(tmp_path: Path, how: str) -> N
     else:
         assert numbers(tmp_path) == [("x", step, float(step)) for step in range(100)]
     assert done.returncode == (1 if how == "raises" else 0), done.stderr
+
+
+ENDS_WITHOUT_A_THREAD = """
+import atexit, sys, threading
+import jax.numpy as jnp
+import drumline as dl
+from drumline.training.background import background
+
+def last():
+    print([thread.name for thread in threading.enumerate()])
+    dl.summary.scalar("x", 100.0, step=100)
+    background.drain()
+
+atexit.register(last)  # called after what is registered later
+writer = dl.summary.create_file_writer(sys.argv[1], max_queue=1)
+writer.set_as_default()
+x = jnp.float32(-1)
+for step in range(100):
+    x = x + 1
+    dl.summary.scalar("x", x, step=step)
+"""
+
+
+def test_the_thread_ends_before_the_process(tmp_path: Path) -> None:
+    """One that frees arrays of JAX's while Python ends would have the process abort."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_WITHOUT_A_THREAD, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "MainThread" in done.stdout and "summaries" not in done.stdout
+    assert numbers(tmp_path) == [("x", step, float(step)) for step in range(101)]
 
 
 def test_several_writers_of_a_directory(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from drumline.distribute.replica import default_strategy
 from drumline.distribute.step.arguments import ArgumentSpec, Identity, flatten_arguments
 from drumline.distribute.values import PerReplica
 from drumline.training.keras_internals import get_stateless_scope
+from drumline.training.outbox import Parcels, collecting
 from drumline.training.state_scope import StateScope
 
 _EMPTY = object()
@@ -79,20 +80,21 @@ class ScanProgram(FunctionProgram):
         first = [*arrays[: self._last], *(array[0] for array in arrays[self._last :])]
         return super().discover(first)
 
-    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
         around = arrays[: self._first]
 
         def step(state: Any, batch: Any) -> Any:
             values, carried = state
             scope = StateScope([*self.written, *self.read], [*values, *read], sealed=True)
-            with scope:
+            with scope, collecting() as outbox:
                 outputs = jax.tree.leaves(self.call([*around, *carried, *batch]))
                 new = [scope.value_of(variable) for variable in self.written]
-            return (new, _as_before(carried, outputs)), None
+                parcels = outbox.parcels(self._span and self._span._arrays.program_sharding)
+            return (new, _as_before(carried, outputs)), parcels
 
-        carried = arrays[self._first : self._last]
-        (new, outputs), _ = jax.lax.scan(step, (written, carried), arrays[self._last :])
-        return outputs, new
+        carried, batches = arrays[self._first : self._last], arrays[self._last :]
+        (new, outputs), parcels = jax.lax.scan(step, (written, carried), batches)
+        return outputs, new, parcels.of_steps(len(jax.tree.leaves(batches)[0]))
 
     def finish(self, outputs: Any) -> Any:
         return jax.tree.map(to_local_array, outputs)

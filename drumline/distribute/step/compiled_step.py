@@ -36,6 +36,7 @@ from drumline.distribute.step.arguments import ArgumentSpec
 from drumline.distribute.variable import broadcast_initial_values
 from drumline.training.jax_internals import current_trace, has_gradient_as_a_whole, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope, thread_state
+from drumline.training.outbox import Parcels, collecting
 from drumline.training.state_scope import (
     NewVariables,
     StateScope,
@@ -59,6 +60,12 @@ def in_flight_of(variable: Any) -> InFlight | None:
     """What says when programs that use a variable of several devices, and of no strategy, start."""
     found: InFlight | None = vars(variable).get("_drumline_in_flight")
     return found
+
+
+def sends_parcels(strategy: Strategy) -> bool:
+    """Whether what a strategy's steps deliver is sent by this process, as it has replica 0."""
+    first = strategy.replica_devices[0]
+    return not strategy.spans_processes or first.process_index == jax.process_index()
 
 
 class InFlight:
@@ -290,8 +297,8 @@ class CompiledStep:
         """Trace `fn` for shapes alone, and return the scope that saw the variables it uses."""
         raise NotImplementedError
 
-    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
-        """Traced: what the replicas return, and the new values of the written variables."""
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
+        """Traced: what the replicas return, what written variables are to hold, and parcels."""
         raise NotImplementedError
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
@@ -321,8 +328,9 @@ class CompiledStep:
             if isinstance(scope, StateScope):
                 scope.taking_part.append(self.strategy)
             written = current_values(self.written)
-            outputs, new = self._programs.inside(written, read, list(arrays))
+            outputs, new, parcels = self._programs.inside(written, read, list(arrays))
             assign_values(self.written, new)
+            parcels.send()
             return outputs
         staged = is_staged(current_trace())
         if staged or any(isinstance(array, jax.core.Tracer) for array in arrays):
@@ -338,10 +346,12 @@ class CompiledStep:
             self._bank = self.new_bank()
         bank, read, placed = self._bank, self.place_read(read), self.place(arrays)
         with signals_held_back:
-            outputs, new = self._programs.alone(bank.take(), read, placed)
+            outputs, new, parcels = self._programs.alone(bank.take(), read, placed)
             bank.put(new)
         for device_programs in self._guards:
             device_programs.started((outputs, new))
+        if sends_parcels(self._span or self.strategy):
+            parcels.send()
         return outputs
 
     def _run_in_tape(self, arrays: Sequence[Any]) -> tuple[Any] | None:
@@ -365,12 +375,13 @@ class CompiledStep:
             if not self._with_gradient[kind]:
                 return None
             try:
-                outputs, new = self._programs.inside(written, read, placed)
+                outputs, new, parcels = self._programs.inside(written, read, placed)
             except CapturedValueError:
                 self._with_gradient[kind] = False
                 raise
         with signals_held_back:
             assign_values(self.written, new)
+        parcels.send()
         return (outputs,)
 
     @property
@@ -406,7 +417,8 @@ class CompiledStep:
                 "writes would be lost. Compile with `dl.function` instead of jax.jit, and take "
                 "gradients inside of the step."
             )
-        outputs, _ = self._programs.inside([], read, list(arrays))
+        outputs, _, parcels = self._programs.inside([], read, list(arrays))
+        parcels.send()
         return outputs
 
     def _compile(self, arrays: Sequence[Any]) -> None:
@@ -453,14 +465,16 @@ class WholeProgram(CompiledStep):
 
         def trace(arrays: Sequence[Any]) -> Any:
             scopes.append(StateScope())
-            with scopes[-1]:
+            with scopes[-1], collecting():
                 return self.call(arrays)
 
         jax.eval_shape(trace, list(arrays))
         return scopes[-1]
 
-    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
         scope = StateScope([*self.written, *self.read], [*written, *read], sealed=True)
-        with scope:
+        with scope, collecting() as outbox:
             outputs = self.call(arrays)
-            return outputs, [scope.value_of(variable) for variable in self.written]
+            new = [scope.value_of(variable) for variable in self.written]
+            span = self._span
+            return outputs, new, outbox.parcels(span and span._arrays.program_sharding)

@@ -28,6 +28,7 @@ from drumline.distribute.step.outputs import joined, unwrap, wrap
 from drumline.distribute.step.replica_scope import ReplicaScope, has_copies
 from drumline.distribute.values import REPLICA_AXIS, PerReplica
 from drumline.training.keras_internals import Variable
+from drumline.training.outbox import Parcels, collecting
 from drumline.training.state_scope import assign_values
 from drumline.training.variable_buffer import VariableBuffer
 
@@ -43,18 +44,18 @@ class ReplicaProgram(CompiledStep):
         def trace(arrays: Sequence[Any]) -> Any:
             context = self._context()
             scopes.append(ReplicaScope(context))
-            return self._call(context, scopes[-1], arrays)
+            with collecting(of_replicas=not self._alone):
+                return self._call(context, scopes[-1], arrays)
 
         body = self._on_replicas(trace, (self._array_specs(),), _CUT)
         jax.eval_shape(body, list(arrays))
         return scopes[-1]
 
-    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
         written_specs = _variable_specs(self.written)
         specs = (written_specs, _variable_specs(self.read), self._array_specs())
-        outputs: tuple[Any, Any] = self._on_replicas(self._step, specs, (_CUT, written_specs))(
-            written, read, arrays
-        )
+        body = self._on_replicas(self._step, specs, (_CUT, written_specs, _CUT))
+        outputs: tuple[Any, Any, Parcels] = body(written, read, arrays)
         return outputs
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
@@ -88,7 +89,7 @@ class ReplicaProgram(CompiledStep):
             for variable, value in zip(variables, (*written, *read), strict=True)
         ]
         scope = ReplicaScope(context, variables, values, sealed=True)
-        with allocate_channels():
+        with allocate_channels(), collecting(of_replicas=not self._alone) as outbox:
             outputs = self._call(context, scope, arrays)
             with scope, enter_replica_context(context):
                 merged = scope.merged(self.written)
@@ -96,7 +97,7 @@ class ReplicaProgram(CompiledStep):
             value[None] if has_copies(variable) else value
             for variable, value in zip(self.written, merged, strict=True)
         ]
-        return outputs, new
+        return outputs, new, outbox.parcels()
 
     def _call(self, context: ReplicaContext, scope: ReplicaScope, arrays: Sequence[Any]) -> Any:
         local = [array[0] if cut else array for array, cut in zip(arrays, self._cut, strict=True)]

@@ -8,6 +8,7 @@ wrote to non-trainable variables, and checks that replicas have not diverged.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import warnings
@@ -40,6 +41,7 @@ from drumline.keras.step.reductions import (
     whole_batch_outputs,
 )
 from drumline.training.jax_internals import current_trace, is_staged
+from drumline.training.outbox import WithParcels, collecting
 
 
 def splits_evenly(batch: Any, replicas: int) -> bool:
@@ -170,15 +172,16 @@ class GlobalBatchStep:
 
         def compiled(name: str, placed: Sharding, batch: Sharding, outputs: Any) -> Any:
             def whole_step(state: Any, batch: Any) -> Any:
-                with whole_batch(strategy):
-                    return step(state, batch)
+                with whole_batch(strategy), collecting() as outbox:
+                    results, state = step(state, batch)
+                    return WithParcels(results, outbox.parcels(placed)), state
 
             whole_step.__name__ = name
             return jax.jit(
                 whole_step,
                 donate_argnums=0,
                 in_shardings=(placed, batch),
-                out_shardings=(outputs, placed),
+                out_shardings=(WithParcels(outputs, placed), placed),  # type: ignore[arg-type]
             )
 
         every, here = strategy._arrays.program_sharding, strategy.variable_sharding
@@ -189,12 +192,30 @@ class GlobalBatchStep:
         self._whole = compiled("replicated_step", here, here, whole)
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
-        """Return the outputs and the new state."""
+        """Return the outputs `WithParcels`, and the new state."""
         strategy = self._strategy
         if splits_evenly(batch, strategy.num_replicas_in_sync):
             return self._cut(state, batch)
         outputs, state = self._whole(jax.tree.map(to_local_array, state), batch)
         return outputs, jax.tree.map(strategy._arrays.for_program, state)
+
+
+@contextlib.contextmanager
+def readable_optimizer(model: keras.Model, values: Sequence[Any]) -> Iterator[None]:
+    """Let code in a training step read the optimizer's variables, such as ``iterations``.
+
+    Keras takes their values out of them for the time of `fit`, and gives a step those of the model
+    alone back. What the optimizer itself reads and writes is in a scope of its own.
+    """
+    variables = model.optimizer.variables if values else ()
+    before = [variable._value for variable in variables]
+    try:
+        for variable, value in zip(variables, values, strict=True):
+            variable._value = value
+        yield
+    finally:
+        for variable, value in zip(variables, before, strict=True):
+            variable._value = value
 
 
 class ReplicaDivergenceError(RuntimeError):
@@ -274,14 +295,14 @@ class TrainStep:
         self._model = model
         self._strategy = strategy
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
-        self._whole = GlobalBatchStep(model.train_step, strategy)
+        self._whole = GlobalBatchStep(self._whole_step, strategy)
         self._per_replica = self._programs()
         self._must_see_whole = overrides(
             model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
         ) or any(overwrites(variable) for variable in model.trainable_variables)
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
-        """Return the logs and the new state, which lie alike on every replica."""
+        """Return the logs, `WithParcels`, and the new state, which lie alike on every replica."""
         if not splits_evenly(batch, self._strategy.num_replicas_in_sync):
             self._uneven.saw_uneven(batch)
             return self._whole(state, batch)
@@ -291,14 +312,18 @@ class TrainStep:
         try:
             inside = is_staged(current_trace())
             step = self._per_replica.inside if inside else self._per_replica.alone
-            logs, state, differs = step(state, batch)
+            logs, state, differs, parcels = step(state, batch)
         except NeedsGlobalBatch as reason:
             _log.info("%s: %s", self._model.name, reason)
             self._must_see_whole = True
             return self._whole(state, batch)
         if differs is not None:
             self._require_agreement(state, differs)
-        return logs, state
+        return WithParcels(logs, parcels), state
+
+    def _whole_step(self, state: Any, batch: Any) -> Any:
+        with readable_optimizer(self._model, state[2]):
+            return self._model.train_step(state, batch)
 
     def _programs(self) -> NumberedPrograms:
         whole, cut = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
@@ -310,7 +335,7 @@ class TrainStep:
                 functools.partial(self._replica_step, outputs),
                 mesh=self._strategy.mesh,
                 in_specs=(whole, cut),
-                out_specs=whole,
+                out_specs=(whole, whole, whole, cut),
                 check_vma=False,
             )
             return body(state, batch)
@@ -318,18 +343,23 @@ class TrainStep:
         return NumberedPrograms(
             train_step,
             in_shardings=(placed, self._strategy.batch_sharding),
-            out_shardings=placed,
+            out_shardings=(placed, placed, placed, self._strategy.batch_sharding),
         )
 
     def _replica_step(self, outputs: Any, state: Any, batch: Any) -> Any:
         model = self._model
-        with allocate_channels(), tracing(self._strategy) as trace:
+        with (
+            allocate_channels(),
+            collecting(of_replicas=True) as outbox,
+            tracing(self._strategy) as trace,
+        ):
             metrics = ReplicaMetrics(model, trace)
             trainables, before, optimizer, old_metrics = state
             with (
                 global_loss(model, trace, outputs),
                 metrics.updated_globally(),
                 averaged_gradients(model, trace),
+                readable_optimizer(model, optimizer),
             ):
                 logs, (trainables, after, optimizer, new_metrics) = model.train_step(
                     (trainables, before, optimizer, metrics.start(old_metrics)), batch
@@ -339,9 +369,10 @@ class TrainStep:
             new_metrics = metrics.merge(new_metrics)
             logs = metrics.logs(logs, new_metrics)
         state = (trainables, after, optimizer, new_metrics)
-        if not self._strategy.check_agreement:
-            return logs, state, None
-        return logs, state, disagreement(jax.tree.leaves(state))
+        differs = None
+        if self._strategy.check_agreement:
+            differs = disagreement(jax.tree.leaves(state))
+        return logs, state, differs, outbox.parcels()
 
     def _require_agreement(self, state: Any, differs: jax.Array) -> None:
         model = self._model

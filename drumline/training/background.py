@@ -1,7 +1,7 @@
-"""The thread that writes summaries, so that a training loop waits neither for the device nor disk.
+"""The thread that writes what steps and loops record, which wait neither for device nor disk.
 
-Summaries are written in the order in which they were recorded, a few at a time. An array among them
-may still be being computed: the thread waits for it.
+Entries are written in the order in which they came, a few at a time. An array among them may still
+be being computed: the thread waits for it.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ class Background:
         self._thread: threading.Thread | None = None
         self._put = self._written = self._asked = 0
         self._nbytes = 0
+        self._ends = False
 
     def put(self, entry: QueuedWrite, *, may_wait: bool = True) -> None:
         """Have `entry` written.
@@ -87,7 +88,15 @@ class Background:
         self._thread.start()
 
     def _end(self) -> None:
+        """Let the thread end: one that frees arrays while Python ends would crash the process."""
         self.drain()
+        with self._changed:
+            thread, self._thread = self._thread, None
+            self._ends = True
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join()
+        self._ends = False
         if self._report is not None:
             self._report()
 
@@ -95,19 +104,19 @@ class Background:
         while True:
             with self._changed:
                 while not self._waiting:
+                    if self._ends:
+                        return
                     self._changed.wait()
                 if self._asked <= self._written:
                     self._changed.wait(_PAUSE)
-                entries = list(self._waiting)
-                self._waiting.clear()
-            for entry in entries:
-                entry.write()
-                del entry
+                entries, self._waiting = self._waiting, deque()
+            count, nbytes = len(entries), sum(entry.nbytes for entry in entries)
+            while entries:
+                entries.popleft().write()
             with self._changed:
-                self._written += len(entries)
-                self._nbytes -= sum(entry.nbytes for entry in entries)
+                self._written += count
+                self._nbytes -= nbytes
                 self._changed.notify_all()
-            del entries
 
 
 background = Background()
