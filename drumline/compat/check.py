@@ -27,8 +27,8 @@ ROOTS = ("tensorflow", "drumline.compat.tf")
 """The packages whose names are looked up."""
 RELATED = {
     "tensorflow_addons": "most of it is in keras.layers, keras.losses and keras.optimizers",
-    "tensorflow_datasets": "its datasets are tf.data.Dataset; iterate tfds.as_numpy(...) or use "
-    "drumline.data.Dataset.from_generator",
+    "tensorflow_datasets": "import drumline.compat.tfds in its place, which has the datasets of "
+    "drumline.datasets and folders of images; others by tf.data.Dataset.from_generator",
     "tensorflow_hub": "it loads TensorFlow's graphs; keras.applications and keras_hub have models",
     "tensorflow_io": "drumline.data reads Parquet, Arrow, CSV and TFRecord files",
     "tensorflow_probability": "its tfp.substrates.jax runs on JAX",
