@@ -5,6 +5,10 @@ spaces to a multiple of 8; and the arrays' bytes, C-contiguous and little endian
 The header has each array's dtype, shape and ``data_offsets`` in the bytes that follow it.
 ``__metadata__`` maps names to texts; what drumline adds is one of them, ``drumline``, in JSON.
 
+The header begins with its own checksum, a text of the metadata: the CRC-32 of all that comes
+before the arrays, with zeros for the checksum's digits. Another text says that it is there, so that
+damage to the name of one is noticed by the other. Files of releases without it are read, unchecked.
+
 Source: https://github.com/huggingface/safetensors, "Format".
 """
 
@@ -28,6 +32,10 @@ ArraySpec = tuple[tuple[int, ...], np.dtype]
 
 _METADATA = "__metadata__"
 _OWN_METADATA = "drumline"
+_HEADER_CHECKSUM = "header_crc32"
+_CHECKED = "checked"
+_START = f'{{"{_METADATA}": {{"{_HEADER_CHECKSUM}": "'.encode()
+_NO_DIGITS = b"00000000"
 _LENGTH = struct.Struct("<Q")
 
 _DTYPE_NAMES = {
@@ -90,10 +98,12 @@ class ArrayLayout:
             metadata: what to add, of values that JSON has. Texts of one length in the place of
                 others do not change the header's, so it can be written last.
         """
-        added = {_METADATA: {_OWN_METADATA: json.dumps(metadata)}}
+        texts = {_HEADER_CHECKSUM: _NO_DIGITS.decode(), _CHECKED: "header"}
+        added = {_METADATA: {**texts, _OWN_METADATA: json.dumps(metadata)}}
         text = json.dumps({**added, **self._entries}).encode()
         text += b" " * (-len(text) % 8)
-        return _LENGTH.pack(len(text)) + text
+        length = _LENGTH.pack(len(text))
+        return length + _START + _digits(length + text) + text[len(_START) + len(_NO_DIGITS) :]
 
 
 class SavedArrays(NamedTuple):
@@ -126,8 +136,8 @@ def parse(content: np.ndarray) -> SavedArrays:
     """Return what a file holds, given its bytes as uint8.
 
     Raises:
-        ValueError: if they are not in the format, are not all of a file, or were not written by
-            drumline. No checksum is compared.
+        ValueError: if they are not in the format, are not all of a file, were not written by
+            drumline, or the header's checksum differs. Those of arrays are not compared.
     """
     if len(content) < _LENGTH.size:
         raise ValueError(f"it has {len(content)} bytes, less than a header's length")
@@ -135,19 +145,25 @@ def parse(content: np.ndarray) -> SavedArrays:
     if length > len(content) - _LENGTH.size:
         raise ValueError(f"it has {len(content)} bytes, less than its header of {length}")
     start = _LENGTH.size + length
-    header = _header(content[_LENGTH.size : start].tobytes())
-    metadata = _own_metadata(header)
-    del header[_METADATA]
+    header, metadata = _header(content[:start].tobytes())
     data = content[start:]
-    arrays = {name: _array(name, entry, data) for name, entry in header.items()}
-    used = sum(array.nbytes for array in arrays.values())
-    if used != len(data):
-        raise ValueError(f"it has {len(data)} bytes of {used}")
+    places = _places(header, len(data))
+    try:
+        arrays = {
+            name: data[place.start : place.stop].view(place.dtype).reshape(place.shape)
+            for name, place in places.items()
+        }
+    except OverflowError as error:  # a size of an empty array that no array has
+        raise ValueError(f"an array has a shape that is not possible: {error}") from error
     return SavedArrays(arrays, metadata)
 
 
-def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_metadata(path: str | os.PathLike[str], *, whole: bool = False) -> dict[str, Any]:
     """Return what drumline has added to a file, without reading its arrays.
+
+    Args:
+        path: of the file.
+        whole: whether the file must have the length that its arrays have.
 
     Raises:
         OSError: if the file cannot be read.
@@ -158,7 +174,10 @@ def read_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
         size = os.fstat(file.fileno()).st_size
         if len(prefix) < _LENGTH.size or (length := _LENGTH.unpack(prefix)[0]) > size:
             raise ValueError(f"it has {size} bytes, less than its header")
-        return _own_metadata(_header(file.read(length)))
+        header, metadata = _header(prefix + file.read(length))
+    if whole:
+        _places(header, size - _LENGTH.size - length)
+    return metadata
 
 
 def bytes_of(array: np.ndarray) -> np.ndarray:
@@ -171,32 +190,77 @@ def checksum(array: np.ndarray, before: int = 0) -> int:
     return zlib.crc32(bytes_of(array).data, before)
 
 
-def _header(text: bytes) -> dict[str, Any]:
+def _header(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the arrays' entries in a header, checked, and what drumline added to it.
+
+    Args:
+        content: the header, with its length before it.
+    """
+    text = content[_LENGTH.size :]
+    digits = slice(len(_START), len(_START) + len(_NO_DIGITS))
+    is_checked = text.startswith(_START)
+    if is_checked and text[digits] != _digits(content):
+        raise ValueError("the checksum of its header differs")
+    entries = _json(text)
+    texts = entries.pop(_METADATA, None)
+    if not isinstance(texts, dict) or not isinstance(texts.get(_OWN_METADATA), str):
+        raise ValueError("it was not written by drumline")
+    if not is_checked and not texts.keys().isdisjoint((_HEADER_CHECKSUM, _CHECKED)):
+        raise ValueError("the checksum of its header is not where it was written")
+    return entries, _json(texts[_OWN_METADATA].encode())
+
+
+def _digits(content: bytes) -> bytes:
+    """Return the checksum of a header with its length before it, whatever is in its place."""
+    before = _LENGTH.size + len(_START)
+    found = zlib.crc32(_NO_DIGITS, zlib.crc32(content[:before]))
+    return b"%08x" % zlib.crc32(content[before + len(_NO_DIGITS) :], found)
+
+
+def _json(text: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_without_repetition)
     except RecursionError:
         raise ValueError("its header is nested too deeply") from None
-    if not isinstance(header, dict):
-        raise ValueError(f"its header is a {type(header).__name__}")
-    return header
+    if not isinstance(found, dict):
+        raise ValueError(f"its header is a {type(found).__name__}")
+    return found
 
 
-def _own_metadata(header: dict[str, Any]) -> dict[str, Any]:
-    texts = header.get(_METADATA)
-    text = texts.get(_OWN_METADATA) if isinstance(texts, dict) else None
-    if not isinstance(text, str):
-        raise ValueError("it was not written by drumline")
-    return _header(text.encode())
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"its header has {max(names, key=names.count)!r} twice")
+    return found
 
 
-def _array(name: str, entry: Any, data: np.ndarray) -> np.ndarray:
+class _ArrayPlace(NamedTuple):
+    """An array's dtype and shape, and its bytes among those after the header."""
+
+    dtype: np.dtype
+    shape: list[int]
+    start: int
+    stop: int
+
+
+def _places(entries: Mapping[str, Any], nbytes: int) -> dict[str, _ArrayPlace]:
+    """Return where arrays lie in what follows a header; they are all of its bytes."""
+    places = {name: _place(name, entry, nbytes) for name, entry in entries.items()}
+    used = sum(place.stop - place.start for place in places.values())
+    if used != nbytes:
+        raise ValueError(f"it has {nbytes} bytes of {used}")
+    return places
+
+
+def _place(name: str, entry: Any, nbytes: int) -> _ArrayPlace:
     match entry:
         case {"dtype": str(dtype_name), "shape": list(shape), "data_offsets": [int(a), int(b)]}:
             dtype = _DTYPES.get(dtype_name)
             is_shape = all(isinstance(n, int) and n >= 0 for n in shape)
             if dtype is None or not is_shape or math.prod(shape) * dtype.itemsize != b - a:
                 raise ValueError(f"{name!r} is described as {entry}")
-            if not 0 <= a <= b <= len(data):
-                raise ValueError(f"it has {len(data)} bytes, and {name!r} ends at {b}")
-            return data[a:b].view(dtype).reshape(shape)
+            if not 0 <= a <= b <= nbytes:
+                raise ValueError(f"it has {nbytes} bytes, and {name!r} ends at {b}")
+            return _ArrayPlace(dtype, shape, a, b)
     raise ValueError(f"{name!r} is described as {entry}")

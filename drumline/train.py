@@ -16,6 +16,8 @@ from drumline.training.checkpoint import (
     Checkpoint,
     CheckpointManager,
     CheckpointStatus,
+    DamagedCheckpointError,
+    DirectoryInUseError,
     latest_checkpoint,
 )
 
@@ -25,6 +27,8 @@ __all__ = [
     "CheckpointManager",
     "CheckpointStatus",
     "ClusterSpec",
+    "DamagedCheckpointError",
+    "DirectoryInUseError",
     "Example",
     "Feature",
     "FeatureList",

@@ -17,7 +17,7 @@ import drumline.keras
 from drumline._event_files import SummaryFile
 from drumline._local_path import has_scheme, local_path
 from drumline.cli import app
-from drumline.training.checkpoint.file_format import listed
+from drumline.training.checkpoint.index import listed
 
 drumline.keras.install()
 

@@ -111,15 +111,76 @@ def test_the_bytes_on_disk_stay_as_they_are() -> None:
         "t": np.arange(6, dtype=np.int16).reshape(2, 3).T,
     }
     assert written(arrays, {"step": 7}) == (
-        b'x\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"drumline": "{\\"step\\": 7}"}, '
+        b'\xa8\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"header_crc32": "95b7a0f9", '
+        b'"checked": "header", "drumline": "{\\"step\\": 7}"}, '
         b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
         b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}, '
         b'"bf": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [13, 17]}, '
         b'"e": {"dtype": "I64", "shape": [0, 4], "data_offsets": [17, 17]}, '
-        b'"t": {"dtype": "I16", "shape": [3, 2], "data_offsets": [17, 29]}}  '
+        b'"t": {"dtype": "I16", "shape": [3, 2], "data_offsets": [17, 29]}}'
         b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01\x80?\x80?"
         b"\x00\x00\x03\x00\x01\x00\x04\x00\x02\x00\x05\x00"
     )
+
+
+def without_checksum(content: bytes) -> bytes:
+    """The file as releases before the header's checksum wrote it."""
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    header["__metadata__"] = {"drumline": header["__metadata__"]["drumline"]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + content[8 + length :]
+
+
+def test_files_without_a_checksum_of_the_header_are_read() -> None:
+    array = np.arange(3, dtype=np.float32)
+    old = (
+        b'h\x00\x00\x00\x00\x00\x00\x00{"__metadata__": {"drumline": "{}"}, '
+        b'"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}}'
+    )
+    old = old.ljust(8 + 0x68) + array.tobytes()
+    assert parsed(old).arrays["a"].tolist() == [0, 1, 2]
+    new = written({"a": array})
+    assert parsed(without_checksum(new)).arrays["a"].tolist() == [0, 1, 2]
+
+
+def test_each_flipped_bit_of_a_header_is_refused() -> None:
+    arrays = {"a/1": np.arange(6.0).reshape(2, 3), "a/2": np.zeros((), np.int32)}
+    crc32 = {name: checksum(array) for name, array in arrays.items()}
+    good = written(arrays, {"crc32": crc32, "states": {"x": [1, 2]}})
+    nbytes = 8 + struct.unpack("<Q", good[:8])[0]
+    for place in range(nbytes):
+        for bit in range(8):
+            content = bytearray(good)
+            content[place] ^= 1 << bit
+            with pytest.raises(ValueError, match=r"\w"):
+                parsed(bytes(content))
+    for place in range(nbytes, len(good)):
+        content = bytearray(good)
+        content[place] ^= 1 << place % 8
+        saved = parsed(bytes(content))
+        with pytest.raises(ValueError, match="the checksum of 'a/.' differs"):
+            saved.verify(saved.arrays)
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 7)), min_size=2, max_size=4))
+def test_several_flipped_bits_of_a_header_are_refused(flips: list[tuple[int, int]]) -> None:
+    arrays = {"a/1": np.arange(6.0), "a/2": np.zeros(3, np.int32)}
+    good = written(arrays, {"states": {}})
+    nbytes = 8 + struct.unpack("<Q", good[:8])[0]
+    content = bytearray(good)
+    for place, bit in flips:
+        content[place % nbytes] ^= 1 << bit
+    if content != good:
+        with pytest.raises(ValueError, match=r"\w"):
+            parsed(bytes(content))
+
+
+def test_an_array_that_is_there_twice_is_refused() -> None:
+    text = GOOD_OLD[8:].replace(b'"b": {', b'"a": {', 1)
+    with pytest.raises(ValueError, match="has 'a' twice"):
+        parsed(GOOD_OLD[:8] + text)
 
 
 def test_places_lead_to_the_arrays() -> None:
@@ -135,13 +196,15 @@ def test_a_dtype_that_the_format_lacks_is_named(dtype: str) -> None:
 
 
 GOOD = written({"a": np.arange(4.0), "b": np.ones((2, 3), np.int16)}, {"crc32": {"a": 1, "b": "x"}})
+GOOD_OLD = without_checksum(GOOD)
 
 
 def _with_header(change: dict[str, Any]) -> bytes:
-    (length,) = struct.unpack("<Q", GOOD[:8])
-    header = json.loads(GOOD[8 : 8 + length])
+    """The file with another header, which is not checked by a checksum."""
+    (length,) = struct.unpack("<Q", GOOD_OLD[:8])
+    header = json.loads(GOOD_OLD[8 : 8 + length])
     text = json.dumps({**header, **change}).encode()
-    return struct.pack("<Q", len(text)) + text + GOOD[8 + length :]
+    return struct.pack("<Q", len(text)) + text + GOOD_OLD[8 + length :]
 
 
 def _entry(dtype: Any = "F64", shape: Any = (4,), offsets: Any = (0, 32)) -> dict[str, Any]:
@@ -164,6 +227,7 @@ def _entry(dtype: Any = "F64", shape: Any = (4,), offsets: Any = (0, 32)) -> dic
         (_with_header({"__metadata__": {"format": "pt"}}), "not written by drumline"),
         (_with_header({"__metadata__": {"drumline": "[]"}}), "its header is a list"),
         (_with_header({"a": None}), "'a' is described as None"),
+        (_with_header(_entry(shape=(2**70, 0), offsets=(0, 0))), "not possible|bytes of"),
         (_with_header(_entry(dtype="F128")), "'a' is described"),
         (_with_header(_entry(shape=(-4,))), "'a' is described"),
         (_with_header(_entry(shape=(4.0,))), "'a' is described"),
@@ -212,3 +276,13 @@ def test_metadata_is_read_without_the_arrays(tmp_path: Path) -> None:
             read_metadata(path)
     with pytest.raises(FileNotFoundError):
         read_metadata(tmp_path / "none")
+
+
+def test_a_length_is_compared_without_the_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(GOOD)
+    assert read_metadata(path, whole=True) == read_metadata(path)
+    for damaged in (GOOD[:-1], GOOD + b"more", GOOD[:-40]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="bytes"):
+            read_metadata(path, whole=True)

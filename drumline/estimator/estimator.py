@@ -20,7 +20,7 @@ from drumline.estimator.spec import ModeKeys, prediction_rows
 from drumline.estimator.train_loop import TrainLoop, saved_step, saved_values
 from drumline.estimator.values import ARRAYS, ModelValues
 from drumline.estimator.warm_start import settings_of, warm_start
-from drumline.training.checkpoint import file_format
+from drumline.training.checkpoint import index
 
 _log = logging.getLogger("drumline")
 
@@ -103,7 +103,7 @@ class Estimator:
 
     def latest_checkpoint(self) -> str | None:
         """The path of the latest checkpoint in `model_dir`; None if there is none."""
-        return file_format.latest_checkpoint(self.model_dir)
+        return index.latest_checkpoint(self.model_dir)
 
     def get_variable_names(self) -> list[str]:
         """The names of the variables in the latest checkpoint.

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from drumline.training.checkpoint import file_format
+from drumline.training.checkpoint import file_format, index
 
 
 class VocabInfo(NamedTuple):
@@ -115,7 +115,7 @@ def warm_start(
     """
     path = settings.ckpt_to_initialize_from
     if os.path.isdir(path):
-        latest = file_format.latest_checkpoint(path)
+        latest = index.latest_checkpoint(path)
         if latest is None:
             raise ValueError(f"warm_start_from: there is no checkpoint in {path!r}")
         path = latest

@@ -22,7 +22,8 @@ import numpy as np
 
 from drumline._local_path import local_path
 from drumline.training.checkpoint import file_format
-from drumline.training.checkpoint.file_format import DamagedCheckpointError, file_of, listed
+from drumline.training.checkpoint.file_format import DamagedCheckpointError, file_of
+from drumline.training.checkpoint.index import listed
 from drumline.training.checkpoint.restoration import Restoration, some
 
 KERAS_SUFFIXES = (".weights.h5", ".keras")

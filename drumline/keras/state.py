@@ -26,7 +26,11 @@ from drumline.distribute.variable import (
     strategy_of_variable,
 )
 from drumline.keras import internals
-from drumline.training.keras_internals import get_stateless_scope, thread_state
+from drumline.training.keras_internals import (
+    get_stateless_scope,
+    note_taken_values,
+    thread_state,
+)
 from drumline.training.state_scope import StateScope
 
 _STRATEGY = "_drumline_strategy"
@@ -135,6 +139,7 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
             if strategy is not None:
                 state = tuple([_placed(strategy, value) for value in part] for part in state)
             if purge:
+                note_taken_values(self)
                 names = [name for name in _GROUPS if groups.get(name)]
                 self._jax_state = dict(zip(names, state, strict=True))
                 self._jax_state_synced = False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
@@ -77,6 +78,25 @@ def thread_state() -> dict[str, Any]:
 def uninitialized_variables() -> list[Any]:
     """The variables of this thread that were created in a stateless scope and have no value."""
     return list(thread_state().get("uninitialized_variables") or [])
+
+
+_models_in_training: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def note_taken_values(model: Any) -> None:
+    """Note that Keras has taken the arrays out of a model's variables, to train or evaluate it."""
+    _models_in_training[id(model)] = model
+
+
+def return_taken_values(variables: Iterable[Any]) -> None:
+    """Let variables whose arrays Keras has taken out for its steps have them again.
+
+    Within `fit` the arrays are the trainer's, and callbacks see variables without a value. Keras
+    takes them again in its next step, changed or not.
+    """
+    if any(getattr(variable, "_value", variable) is None for variable in variables):
+        for model in list(_models_in_training.values()):
+            model.jax_state_sync()
 
 
 def own_variables(value: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.convert import static
 from drumline.compat.values.errors import NotFoundError
-from drumline.training.checkpoint import file_format
+from drumline.training.checkpoint import file_format, index
 from drumline.training.checkpoint.restoration import Restoration
 
 _KERAS = (
@@ -479,8 +479,8 @@ def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -
     Raises:
         NotImplementedError: for another name of the index.
     """
-    if latest_filename not in (None, file_format.INDEX):
-        raise NotImplementedError(f"the index is named {file_format.INDEX!r}: leave the name out")
+    if latest_filename not in (None, index.INDEX):
+        raise NotImplementedError(f"the index is named {index.INDEX!r}: leave the name out")
     return train.latest_checkpoint(_path(checkpoint_dir))
 
 
@@ -491,7 +491,7 @@ def get_checkpoint_state(
     latest = latest_checkpoint(checkpoint_dir, latest_filename)
     if latest is None:
         return None
-    return CheckpointState(latest, file_format.listed(_path(checkpoint_dir)))
+    return CheckpointState(latest, index.listed(_path(checkpoint_dir)))
 
 
 def checkpoints_iterator(

@@ -19,7 +19,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from drumline.distribute.parameter_server.errors import RestoreError, SaveError, UpdateMismatchError
+from drumline.distribute.parameter_server.errors import (
+    IncompleteCheckpointError,
+    RestoreError,
+    SaveError,
+    UpdateMismatchError,
+)
 from drumline.distribute.parameter_server.optimizers import OptimizerRegistry
 from drumline.distribute.parameter_server.server.checkpoints import ShardFile, find_shards
 from drumline.distribute.parameter_server.servers import Servers
@@ -46,7 +51,7 @@ class SavedValues:
         kept: what the checkpoint's file tells of them.
 
     Raises:
-        RestoreError: if a file is missing, or is of another save.
+        IncompleteCheckpointError: if a file is missing, or is of another save.
         DamagedCheckpointError: if one is not whole.
     """
 
@@ -56,7 +61,9 @@ class SavedValues:
         saved = find_shards(directory, kept.record["servers"])
         self._files = saved.all()
         if saved.step != kept.record["step"]:
-            raise RestoreError(f"The files in {directory!r} are of another checkpoint.")
+            raise IncompleteCheckpointError(
+                f"The files in {directory!r} are of another checkpoint."
+            )
         self._shards: dict[str, list[tuple[int, str, ShardFile]]] = {}
         for file in self._files:
             for name, described in file.metadata["parts"].items():
@@ -69,7 +76,7 @@ class SavedValues:
         """Make sure that the files have all rows of the values at `paths`.
 
         Raises:
-            RestoreError: if not; it names the first that is missing.
+            IncompleteCheckpointError: if not; it names the first that is missing.
         """
         for path in paths:
             entry, row = self._entries[path], 0
@@ -79,7 +86,7 @@ class SavedValues:
                 if start == row and list(shape[1:]) == entry["shape"][1:]:
                     row += shape[0] if shape else 1
             if row != rows:
-                raise RestoreError(
+                raise IncompleteCheckpointError(
                     f"The servers' files in {self._directory!r} have {row} of the {rows} rows of "
                     f"{entry['key']!r}, which is the value at {path!r}. Use another checkpoint."
                 )
@@ -110,7 +117,9 @@ class SavedValues:
         shape, dtype = tuple(entry["shape"]), np.dtype(jnp.dtype(entry["dtype"]))
         pieces = [file.arrays[name] for name, file in self._arrays(path)]
         if not pieces and entry["initial"] is None:
-            raise RestoreError(f"The checkpoint in {self._directory!r} has no value for {path!r}.")
+            raise IncompleteCheckpointError(
+                f"The checkpoint in {self._directory!r} has no value for {path!r}."
+            )
         if not pieces:
             return np.full(shape, entry["initial"], dtype)
         if len(pieces) == 1 or not shape or pieces[0].shape == shape:
@@ -131,7 +140,10 @@ register_reader(FORMAT, SavedValues)
 
 _ERRORS: dict[str, type[Exception]] = {
     each.__name__: each
-    for each in (DamagedCheckpointError, RestoreError, UpdateMismatchError, SaveError)
+    for each in (
+        *(DamagedCheckpointError, IncompleteCheckpointError, RestoreError),
+        *(UpdateMismatchError, SaveError),
+    )
 }
 
 

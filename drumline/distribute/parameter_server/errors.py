@@ -9,6 +9,7 @@ class's name and text; `checkpoint` and `worker_dispatcher` make their own class
 from __future__ import annotations
 
 from drumline._lost_process import LostProcess
+from drumline.training.checkpoint.file_format import DamagedCheckpointError
 
 
 class ParameterServerLostError(RuntimeError):
@@ -107,6 +108,10 @@ class SaveError(OSError):
 
 class RestoreError(ValueError):
     """A checkpoint does not fit the parts that this server keeps; nothing was restored."""
+
+
+class IncompleteCheckpointError(RestoreError, DamagedCheckpointError):
+    """Files of a checkpoint are missing, or are of another save; nothing was restored."""
 
 
 class StepError(ValueError):

@@ -18,6 +18,8 @@ _LEFT = "drumline/left"
 _STANDING = "drumline/standing"
 _MEMORY = "drumline/memory"
 _SAVES = "drumline/saves"
+_RESTORED = "drumline/restored"
+_JOB = "drumline/job"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +117,24 @@ class KeyValueStore:
         """What `tell_save` published and `forget_save` has not dropped, by number."""
         found = self._client.key_value_dir_get(_SAVES)
         return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
+
+    def tell_restored(self, number: int, process: int, restored: Mapping[str, Any]) -> None:
+        """Say which checkpoint `process` has restored in its restoring `number`."""
+        self._client.key_value_set(f"{_RESTORED}/{number}/{process}", json.dumps(restored))
+
+    def restored(self, number: int) -> dict[int, dict[str, Any]]:
+        """What the processes that are as far said by `tell_restored`, by process."""
+        found = self._client.key_value_dir_get(f"{_RESTORED}/{number}/")
+        return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
+
+    def name_job(self, name: str) -> None:
+        """Give the group a name that no other has; process 0 does, once."""
+        self._client.key_value_set(_JOB, name)
+
+    def job(self, timeout_seconds: int = 60) -> str:
+        """The name that process 0 has given the group."""
+        name: str = self._client.blocking_key_value_get(_JOB, timeout_seconds * 1000)
+        return name
 
     def live(self) -> set[int]:
         """The processes that are alive, once all those have asked."""

@@ -1,4 +1,4 @@
-"""Which of several processes writes a checkpoint that all of them save.
+"""Which of several processes writes a checkpoint that all of them save, and what they restore.
 
 The first process writes; it says on the group's blackboard when it begins each of its saves, and
 when that is done. Another one that saves waits until the first has saved to that path as often as
@@ -7,21 +7,26 @@ saved more than the others before and is about to save to this one: it is waited
 longer, once for a directory in which it never saves. If the file at its path is one that the first
 process wrote, or wrote and deleted since, a process has nothing to do; if not (another directory,
 another disk), it writes. So neither waits for ever where only one saves.
+
+Each says on the blackboard which checkpoint it has restored, and looks at what the others said:
+where one had to go back to an older checkpoint than another, the last of the two to come raises.
+None waits, so one may restore alone.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from drumline.distribute.process_group.coordination import KeyValueStore
 from drumline.distribute.process_group.group import ProcessGroup
-from drumline.training.checkpoint.file_format import saved_token
+from drumline.training.checkpoint.file_format import DamagedCheckpointError, saved_token
 
 _log = logging.getLogger("drumline")
 
@@ -48,7 +53,40 @@ class OneWriter:
         self._coordination = coordination
         self._counts: Counter[str] = Counter()
         self._own: set[str] = set()
+        self._restored = 0
+        self._job = ""
         self._lock = threading.Lock()
+        if group.is_chief:
+            self._job = secrets.token_hex(8)
+            coordination.name_job(self._job)
+
+    def job(self) -> str:
+        """See `drumline.training.checkpoint.checkpoint.Writers`."""
+        if not self._job:
+            self._job = self._coordination.job()
+        return self._job
+
+    def restored(self, path: str | None, damaged: Sequence[str]) -> None:
+        """See `drumline.training.checkpoint.checkpoint.Writers`."""
+        with self._lock:
+            self._restored += 1
+            number = self._restored
+        own = {
+            "name": None if path is None else os.path.basename(path),
+            "damaged": [os.path.basename(each) for each in damaged],
+        }
+        rank = self._group.process_index
+        self._coordination.tell_restored(number, rank, own)
+        for process, other in sorted(self._coordination.restored(number).items()):
+            if other["name"] == own["name"] or not (other["damaged"] or own["damaged"]):
+                continue
+            here, there = self._group.task, self._group.tasks[process]
+            raise DamagedCheckpointError(
+                f"{here} has restored {own['name']!r} and found {own['damaged']} damaged; {there} "
+                f"has restored {other['name']!r} and found {other['damaged']} damaged. Processes "
+                "that train together must begin with one checkpoint: remove those that are damaged "
+                "in one of them everywhere, and start again."
+            )
 
     def write(self, path: str, write: Callable[[], None]) -> bool:
         """See `drumline.training.checkpoint.checkpoint.Writers`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +11,9 @@ import keras
 from drumline._local_path import has_scheme
 from drumline.keras.state import is_on_servers
 from drumline.training.checkpoint import Checkpoint, CheckpointManager
-from drumline.training.checkpoint.file_format import file_of, listed
-
-_log = logging.getLogger("drumline")
+from drumline.training.checkpoint.checkpoint import restore_newest_whole
+from drumline.training.checkpoint.file_format import file_of
+from drumline.training.checkpoint.index import listed
 
 _NAME = "latest"
 
@@ -66,7 +65,8 @@ def restored_by_servers(load: Callable[..., Any]) -> Callable[..., Any]:
         _require_built(self.model)
         progress = Progress()
         manager = _manager(self, progress)
-        _restore_first_whole(manager, saved[::-1])
+        _, status, _ = restore_newest_whole(manager.checkpoint, saved)
+        status.expect_partial()
         self.model._initial_epoch = progress.epoch
 
     return load_model
@@ -97,14 +97,3 @@ def _require_built(model: keras.Model) -> None:
         )
     if model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
-
-
-def _restore_first_whole(manager: CheckpointManager, paths: list[str]) -> None:
-    """Restore the first of the checkpoints; those after it if it is damaged."""
-    for path in paths[:-1]:
-        try:
-            manager.checkpoint.restore(path).expect_partial()
-            return
-        except (ValueError, OSError) as error:
-            _log.warning("The backup %r is left out: %s", path, error)
-    manager.checkpoint.restore(paths[-1]).expect_partial()

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from drumline.training.checkpoint import external_transfer, file_format
-from drumline.training.checkpoint.external_storage import only_store
+from drumline.training.checkpoint import directory_lock, external_transfer, file_format, index
+from drumline.training.checkpoint.external_storage import only_store, store_of
 from drumline.training.checkpoint.external_transfer import write_with_external
 from drumline.training.checkpoint.file_format import (
+    DamagedCheckpointError,
     checkpoint_path,
     file_of,
-    latest_checkpoint,
-    listed,
-    record,
 )
+from drumline.training.checkpoint.index import latest_checkpoint, listed
 from drumline.training.checkpoint.restoration import Restoration, some
 from drumline.training.checkpoint.snapshot import find, take_snapshot, trackable_children
+from drumline.training.keras_internals import return_taken_values
+
+_log = logging.getLogger("drumline")
 
 
 class CheckpointStatus:
@@ -88,6 +92,20 @@ class Writers(Protocol):
         Returns when the checkpoint is there.
         """
 
+    def restored(self, path: str | None, damaged: Sequence[str]) -> None:
+        """Compare what this process has restored with the others, of which none is waited for.
+
+        Args:
+            path: of the checkpoint; None if there was none.
+            damaged: newer ones that were passed over.
+
+        Raises:
+            DamagedCheckpointError: one of them had to pass over a checkpoint, and another did not.
+        """
+
+    def job(self) -> str:
+        """What the processes have in common, and no other job has."""
+
 
 _writers: Writers | None = None
 
@@ -155,6 +173,8 @@ class Checkpoint:
         Raises:
             ValueError: if `file_prefix` is a URL (``gs://...``).
             OSError: if it cannot be written; earlier checkpoints are still there.
+            DirectoryInUseError: another program saves to the same directory. One may, for as long
+                as the object that saves there lives: this one, or its `CheckpointManager`.
         """
         return self.save_numbered(file_prefix)[0]
 
@@ -163,18 +183,20 @@ class Checkpoint:
         number = self.save_counter + 1
         prefix = file_format.checkpoint_path(file_prefix, "Checkpoint.save")
         path = f"{prefix}-{number}"
+        directory = os.path.dirname(path) or "."
 
         def list_it() -> None:
             external_transfer.remove_unfinished(prefix)
-            directory = os.path.dirname(path) or "."
-            record(directory, [*(known for known in listed(directory) if known != path), path])
+            index.add(directory, path)
 
-        wrote = self._write(path, number, list_it)
+        wrote = self._write(path, number, list_it, lambda: hold_directory(directory, self))
         self.save_counter = number
         return path, wrote
 
     def write(self, file_prefix: str | os.PathLike[str]) -> str:
         """Save a checkpoint of exactly this path, which `read` reads; it is counted nowhere.
+
+        Other programs may write to the same directory, by other paths.
 
         Raises:
             ValueError, OSError: as of `save`.
@@ -194,8 +216,8 @@ class Checkpoint:
 
         Raises:
             FileNotFoundError: if there is no such checkpoint.
-            ValueError: if it is damaged or a URL, or a value has another shape or dtype than its
-                variable.
+            DamagedCheckpointError: if it is damaged: a ``ValueError``.
+            ValueError: if it is a URL, or a value has another shape or dtype than its variable.
         """
         if save_path is None:
             return CheckpointStatus(None)
@@ -207,15 +229,32 @@ class Checkpoint:
         """Restore what `write` has written; as `restore`, but for `save_counter`."""
         return CheckpointStatus(self._read(save_path)[0])
 
-    def _write(self, path: str, number: int, then: Callable[[], None]) -> bool:
-        """Save to `path` and call `then`, unless another process does; whether this one has."""
+    def _write(
+        self,
+        path: str,
+        number: int,
+        then: Callable[[], None],
+        before: Callable[[], None] | None = None,
+    ) -> bool:
+        """Save to `path`, unless another process does; whether this one has.
+
+        Args:
+            path: of the checkpoint.
+            number: its number.
+            then: is called afterwards.
+            before: is called first of all, for a checkpoint that is listed.
+        """
         found = find(self.checkpointed_objects())
+        return_taken_values(v for v in found.variables.values() if store_of(v) is None)
         keeper = only_store(found.variables.values())
         if keeper is not None:
             keeper.settle()
         snapshot = take_snapshot(found, number, keeper)
+        snapshot.numbered = before is not None
 
         def write() -> None:
+            if before is not None:
+                before()
             if keeper is None:
                 file_format.write(path, snapshot)
                 external_transfer.remove_others(path, None)
@@ -233,19 +272,85 @@ class Checkpoint:
         snapshot = file_format.read(path)
         restoration = Restoration(path, snapshot)
         objects = self.checkpointed_objects()
-        keeper = only_store(find(objects).variables.values())
+        found = find(objects)
+        return_taken_values(v for v in found.variables.values() if store_of(v) is None)
+        keeper = only_store(found.variables.values())
         if keeper is not None:
             keeper.settle()
         restoration.restore(objects)
         return restoration, snapshot.save_counter
 
 
+def hold_directory(directory: str, owner: object) -> None:
+    """Let `owner` save to a directory while it exists; the processes of a job count as one.
+
+    Raises:
+        DirectoryInUseError: another program saves there.
+    """
+    directory_lock.hold(directory, owner, None if _writers is None else _writers.job())
+
+
+_DAMAGE = {errno.EIO, errno.ENOENT, errno.ESTALE, errno.EBADMSG, errno.ENODATA, errno.EUCLEAN}
+"""The errors by which systems tell that a file is damaged, or gone."""
+
+
+def restore_newest_whole(
+    checkpoint: Checkpoint, paths: Sequence[str]
+) -> tuple[str, CheckpointStatus, list[str]]:
+    """Restore the newest checkpoint that is whole, and log which ones are damaged.
+
+    In several processes that restore together each must come to the same.
+
+    Args:
+        checkpoint: what is restored.
+        paths: of checkpoints, the newest last; at least one.
+
+    Returns:
+        Its path, what `Checkpoint.restore` returned, and the paths of newer, damaged ones.
+
+    Raises:
+        DamagedCheckpointError: none is whole, or another process did not pass over the same ones.
+        ValueError: as `Checkpoint.restore`; what is whole and does not fit is not passed over.
+    """
+    damaged: dict[str, Exception] = {}
+    for path in reversed(paths):
+        try:
+            status = checkpoint.restore(path)
+        except Exception as error:
+            if not _is_damage(path, error):
+                raise
+            damaged[path] = error
+            continue
+        for each, reason in damaged.items():
+            _log.warning("Restored %r in the place of %r: %s", path, each, reason)
+        if _writers is not None:
+            _writers.restored(path, list(damaged))
+        return path, status, list(damaged)
+    reasons = "; ".join(str(error) for error in damaged.values())
+    newest = next(iter(damaged.values()))
+    raise DamagedCheckpointError(
+        f"None of the {len(damaged)} checkpoints in {os.path.dirname(paths[-1])!r} is whole. To "
+        f"begin from the start, remove them. {reasons}"
+    ) from newest
+
+
+def _is_damage(path: str, error: Exception) -> bool:
+    """Whether the checkpoint could not be read, as opposed to one that is of something else."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _DAMAGE
+    return isinstance(error, DamagedCheckpointError) or not file_of(path).is_file()
+
+
 class CheckpointManager:
     """Saves a checkpoint again and again, and keeps the latest, as ``tf.train.CheckpointManager``.
 
+    One program saves to a directory at a time: from its first `save` on, until the manager is
+    dropped or the program ends, however it ends. Managers that save nothing may be anywhere.
+
     Args:
         checkpoint: what is saved.
-        directory: where; made if need be. Checkpoints that are there count as its own.
+        directory: where; made if need be. Checkpoints that are there count as its own. What a
+            killed program did not finish is removed.
         max_to_keep: how many are kept, the older deleted; None keeps all.
         checkpoint_name: the first part of the checkpoints' names.
 
@@ -266,7 +371,9 @@ class CheckpointManager:
         self._directory = checkpoint_path(directory, "CheckpointManager")
         self._max_to_keep = max_to_keep
         self._name = checkpoint_name
+        self._damaged: list[str] = []
         Path(self._directory).mkdir(parents=True, exist_ok=True)
+        file_format.remove_abandoned(Path(self._directory))
 
     @property
     def directory(self) -> str:
@@ -285,7 +392,7 @@ class CheckpointManager:
 
     @property
     def latest_checkpoint(self) -> str | None:
-        """The path of the latest; None if there is none."""
+        """The path of the latest, as `drumline.train.latest_checkpoint`; None if there is none."""
         return latest_checkpoint(self._directory)
 
     def save(self, checkpoint_number: int | None = None) -> str:
@@ -296,23 +403,50 @@ class CheckpointManager:
 
         Returns:
             Its path.
+
+        Raises:
+            OSError, DirectoryInUseError: as `Checkpoint.save`.
         """
         if checkpoint_number is not None:
             self._checkpoint.save_counter = int(checkpoint_number) - 1
         path, wrote = self._checkpoint.save_numbered(os.path.join(self._directory, self._name))
         if not wrote:
             return path
+        hold_directory(self._directory, self)
+        self._delete_surplus(path)
+        return path
+
+    def _delete_surplus(self, saved: str) -> None:
+        if self._max_to_keep is None:
+            return
+        # What is damaged does not count among those that are kept.
+        damaged = [each for each in self._damaged if each != saved]
         present = self.checkpoints
-        surplus = [] if self._max_to_keep is None else present[: -self._max_to_keep]
+        whole = [each for each in present if each not in damaged]
+        kept = whole[-self._max_to_keep :]
+        surplus = [each for each in present if each not in kept]
         if surplus:
-            record(self._directory, present[len(surplus) :])
+            index.record(self._directory, kept)
         for old in surplus:
             file_of(old).unlink(missing_ok=True)
             external_transfer.remove_others(old, None)
-        return path
+        self._damaged = []
 
     def restore_or_initialize(self) -> str | None:
-        """Restore the latest checkpoint and return its path; None if there is none."""
-        latest = self.latest_checkpoint
-        self._checkpoint.restore(latest)
-        return latest
+        """Restore the latest checkpoint that is whole, and return its path; None if there is none.
+
+        Damaged ones are passed over with a warning that names them and what is wrong. Processes
+        that restore together come to the same one.
+
+        Raises:
+            DamagedCheckpointError: there are checkpoints, and none is whole; or one is damaged in
+                this process and not in another.
+            ValueError: the checkpoint is of other objects.
+        """
+        present = self.checkpoints
+        if not present:
+            if _writers is not None:
+                _writers.restored(None, [])
+            return None
+        path, _, self._damaged = restore_newest_whole(self._checkpoint, present)
+        return path

@@ -1,7 +1,8 @@
 """Saving to and restoring from external stores: the directories beside a checkpoint's file.
 
 The store saves to a new directory, and the file that names the directory is written last: a
-checkpoint whose file exists is complete, and directories that no file names are removed.
+checkpoint whose file exists is complete, and directories that no file names are removed. A link in
+the place of a directory is not followed: what it leads to was not saved here.
 """
 
 from __future__ import annotations
@@ -34,13 +35,18 @@ SUFFIX = ".servers"
 
 def new_directory(path: str) -> Path:
     """Make a new directory for a checkpoint that is about to be saved as `path`."""
-    directory = Path(os.path.abspath(path + SUFFIX)) / secrets.token_hex(6)
+    beside = Path(os.path.abspath(path + SUFFIX))
+    if beside.is_symlink():
+        beside.unlink()
+    directory = beside / secrets.token_hex(6)
     directory.mkdir(parents=True)
     return directory
 
 
 def remove(directory: Path) -> None:
     """Remove the directory of a save, and the one that it is in if that is empty then."""
+    if directory.is_symlink():
+        directory.unlink()
     shutil.rmtree(directory, ignore_errors=True)
     if directory.parent.is_dir() and not any(directory.parent.iterdir()):
         directory.parent.rmdir()
@@ -49,13 +55,18 @@ def remove(directory: Path) -> None:
 def remove_others(path: str, current: Path | None) -> None:
     """Remove what other saves to `path`, finished or not, have left."""
     beside = Path(os.path.abspath(path + SUFFIX))
+    if beside.is_symlink():
+        beside.unlink()
     for directory in beside.iterdir() if beside.is_dir() else ():
         if directory != current:
             remove(directory)
 
 
 def remove_unfinished(prefix: str) -> None:
-    """Remove the directories of numbered checkpoints whose files were never written."""
+    """Remove the directories of numbered checkpoints whose files were never written.
+
+    Call it where no other program saves.
+    """
     for found in glob.glob(f"{glob.escape(prefix)}-*{SUFFIX}"):
         path = found.removesuffix(SUFFIX)
         if path[len(prefix) + 1 :].isdecimal() and not file_of(path).exists():
@@ -96,8 +107,19 @@ def _is_valid(path: str, snapshot: CheckpointContents) -> bool:
 
 
 def directory_of(path: str | os.PathLike[str], kept: ExternalValues) -> str:
-    """Where the values are that a checkpoint's file tells of."""
-    return str(Path(os.path.abspath(path)).parent / kept.directory)
+    """Where the values are that a checkpoint's file tells of.
+
+    Raises:
+        DamagedCheckpointError: if that is not in the directory of the file, links followed.
+    """
+    around = Path(os.path.abspath(path)).parent
+    directory = around / kept.directory
+    if not directory.resolve().is_relative_to(around.resolve()):
+        raise file_format.DamagedCheckpointError(
+            f"The checkpoint {str(path)!r} names the directory {kept.directory!r} for its values, "
+            f"which leads out of {str(around)!r}. Nothing of it was restored; use another one."
+        )
+    return str(directory)
 
 
 class ExternalStoreReader:

@@ -1,18 +1,20 @@
-"""A snapshot as a file in the safetensors format, and the index of a directory's checkpoints.
+"""A snapshot as a file in the safetensors format.
 
-What is no array, and a checksum of each, are in the metadata of the file (see
-`drumline._safetensors`). A file is written beside its final name, under one that no other process
-has, and renamed when it is on the disk, so that there is never a part of one under that name.
+What is no array, and a checksum of each, are in the metadata of the file, and its header has a
+checksum of its own (see `drumline._safetensors`): a damaged file is refused. A file is written
+beside its final name, under one that no other process has, and renamed when it is on the disk, so
+that there is never a part of one under that name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+import stat
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,12 +56,12 @@ def replacing(final: Path) -> Iterator[IO[bytes]]:
 
     Its name is unique, so that several processes may write the same file at the same time:
     the last to finish replaces it. One that a killed process left is removed by the next writer in
-    the directory: it is not locked, as those that are being written are.
+    the directory (`remove_abandoned`).
 
     Raises:
         OSError: if it cannot be written; what was there before is still there.
     """
-    _remove_abandoned(final.parent)
+    remove_abandoned(final.parent)
     file = _locked_file(final)
     try:
         with file:
@@ -96,14 +98,65 @@ def read(path: str | os.PathLike[str]) -> CheckpointContents:
     try:
         saved = _safetensors.parse(np.fromfile(file, np.uint8))
         saved.verify(saved.arrays)
-        metadata = saved.metadata
-        rest = {name: metadata[name] for name in ("states", "aliases", "save_counter")}
-    except (ValueError, KeyError) as error:
+        return _contents(saved)
+    except ValueError as error:
         raise _damaged(file, str(error)) from error
-    kept = metadata.get("kept")
+
+
+def read_metadata(path: str | os.PathLike[str], *, whole: bool = False) -> dict[str, Any]:
+    """Read what the checkpoint `path` tells besides its arrays.
+
+    Args:
+        path: of the checkpoint.
+        whole: whether the file must be as long as its arrays are, which are not read.
+
+    Raises:
+        OSError: if the file cannot be read.
+        DamagedCheckpointError: if its header is damaged.
+    """
+    file = file_of(path)
+    try:
+        return _safetensors.read_metadata(file, whole=whole)
+    except ValueError as error:
+        raise _damaged(file, str(error)) from error
+
+
+def _contents(saved: _safetensors.SavedArrays) -> CheckpointContents:
+    """What a file holds, with the parts that it must have.
+
+    Raises:
+        ValueError: if one is missing, or is something else.
+    """
+    metadata = saved.metadata
+    for name, kind in (("states", dict), ("aliases", dict), ("save_counter", int)):
+        if not isinstance(metadata.get(name), kind):
+            raise ValueError(f"it has no {name!r}, or something else there")
+    if not all(isinstance(path, str) for path in metadata["aliases"].values()):
+        raise ValueError("an alias is no path")
     return CheckpointContents(
-        saved.arrays, **rest, kept=None if kept is None else ExternalValues(**kept)
+        saved.arrays,
+        metadata["states"],
+        metadata["aliases"],
+        metadata["save_counter"],
+        kept=_kept(metadata.get("kept")),
     )
+
+
+def _kept(described: Any) -> ExternalValues | None:
+    match described:
+        case None:
+            return None
+        case {"format": str(), "directory": str(), "entries": dict(), "record": dict()}:
+            if len(described) == 4 and all(map(_is_entry, described["entries"].values())):
+                return ExternalValues(**described)
+    raise ValueError("what it tells of values in other files is something else")
+
+
+def _is_entry(entry: Any) -> bool:
+    match entry:
+        case {"shape": list(shape), "dtype": str()}:
+            return all(isinstance(size, int) for size in shape)
+    return False
 
 
 def file_of(path: str | os.PathLike[str]) -> Path:
@@ -143,11 +196,17 @@ def _locked_file(final: Path) -> IO[bytes]:
         file.close()  # taken for abandoned before it was locked
 
 
-def _remove_abandoned(directory: Path) -> None:
+def remove_abandoned(directory: Path) -> None:
+    """Remove the files that killed processes did not finish.
+
+    Those that are being written are locked. Where a file system has no locks none is removed.
+    """
     for path in directory.glob(f"*{_UNFINISHED}"):
         try:
-            with open(path, "rb") as file:
-                if _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+                if is_file and _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     path.unlink(missing_ok=True)
         except OSError:
             continue  # another process was quicker, or may not touch it
@@ -169,6 +228,8 @@ def _metadata(snapshot: CheckpointContents) -> dict[str, Any]:
         "states": snapshot.states,
         "aliases": snapshot.aliases,
         "save_counter": snapshot.save_counter,
+        "numbered": snapshot.numbered,
+        "saved_at": time.time_ns(),
         "token": secrets.token_hex(8),
         "kept": None if snapshot.kept is None else snapshot.kept.to_json(),
     }
@@ -179,55 +240,3 @@ def _damaged(file: Path, reason: str) -> DamagedCheckpointError:
         f"The checkpoint {str(file)!r} is damaged: {reason}. Nothing of it was restored; use an "
         "older one, see dl.train.CheckpointManager(...).checkpoints."
     )
-
-
-INDEX = "checkpoint"
-"""The file that lists a directory's checkpoints, the latest last."""
-
-
-def latest_checkpoint(checkpoint_dir: str | os.PathLike[str]) -> str | None:
-    """The path of the checkpoint that was saved last, as ``tf.train.latest_checkpoint``.
-
-    Args:
-        checkpoint_dir: where `Checkpoint.save` or a `CheckpointManager` has saved.
-
-    Returns:
-        What `Checkpoint.restore` takes; None if there is no checkpoint.
-
-    Raises:
-        ValueError: if it is a URL.
-        DamagedCheckpointError: the directory's list is another program's, or damaged.
-    """
-    present = listed(checkpoint_path(checkpoint_dir, "latest_checkpoint"))
-    return present[-1] if present else None
-
-
-def listed(directory: str | os.PathLike[str]) -> list[str]:
-    """The paths of the checkpoints there that still exist, in the order they were saved.
-
-    Raises:
-        DamagedCheckpointError: the file that lists them is another program's, or damaged.
-    """
-    directory = checkpoint_path(directory)
-    try:
-        text = (Path(directory) / INDEX).read_text()
-    except FileNotFoundError:
-        return []
-    try:
-        names = [os.fspath(name) for name in json.loads(text)["checkpoints"]]
-    except (ValueError, TypeError, KeyError) as error:
-        whose = "TensorFlow wrote it" if "model_checkpoint_path" in text else f"{error!r}"
-        raise DamagedCheckpointError(
-            f"{Path(directory) / INDEX} is no list of drumline's checkpoints ({whose}): give "
-            "another directory, or remove the file"
-        ) from error
-    paths = [os.path.join(directory, name) for name in names]
-    return [path for path in paths if file_of(path).is_file()]
-
-
-def record(directory: str | os.PathLike[str], paths: Sequence[str]) -> None:
-    """Say which checkpoints there are, the latest last; at once, or not at all."""
-    directory = checkpoint_path(directory)
-    names = [os.path.relpath(path, directory) for path in paths]
-    with replacing(Path(directory) / INDEX) as file:
-        file.write(json.dumps({"checkpoints": names}, indent=1).encode())

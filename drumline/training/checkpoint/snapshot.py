@@ -102,6 +102,7 @@ class CheckpointContents:
         states: positions of iterators, by path; each can be written as JSON.
         aliases: for an object that is found at several paths, where its values are.
         save_counter: the number of the checkpoint, from 1.
+        numbered: whether the index lists it, as one of those with a number.
         kept: where the values are that are not here; None if there are none.
     """
 
@@ -109,6 +110,7 @@ class CheckpointContents:
     states: dict[str, Any] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     save_counter: int = 0
+    numbered: bool = False
     kept: ExternalValues | None = None
 
     @property

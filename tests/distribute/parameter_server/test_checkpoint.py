@@ -232,7 +232,7 @@ def test_a_chief_that_ends_before_the_commit_leaves_the_former_checkpoint(tmp_pa
         monkeypatch.setattr(file_format, "write", write)
         assert manager.latest_checkpoint == first
         assert sorted(os.listdir(directory)) == [
-            *("checkpoint", "ckpt-1.safetensors", "ckpt-1.servers")
+            *("checkpoint", "checkpoint.lock", "ckpt-1.safetensors", "ckpt-1.servers")
         ]
         assert (left / "ckpt-2.servers").exists()
 
@@ -245,7 +245,7 @@ def test_a_chief_that_ends_before_the_commit_leaves_the_former_checkpoint(tmp_pa
             manager.save()
         assert unfinished not in os.listdir(left)
         assert sorted(os.listdir(left)) == [
-            "checkpoint",
+            *("checkpoint", "checkpoint.lock"),
             *("ckpt-3.safetensors", "ckpt-3.servers", "ckpt-4.safetensors", "ckpt-4.servers"),
         ]
         assert all(len(os.listdir(left / f"ckpt-{n}.servers")) == 1 for n in (3, 4))

@@ -36,6 +36,18 @@ def test_the_file_is_in_the_safetensors_format(tmp_path: Path) -> None:
     assert np.frombuffer(content[8 + length :][:4000], np.float32).tolist() == list(range(1000))
 
 
+OLD = (
+    b'`\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"drumline": "{\\"crc32\\": {'
+    b'\\"a/b\\": 818461808, \\"s\\": 2768625435}, \\"states\\": {\\"k\\": {\\"x\\": 1}}, '
+    b'\\"aliases\\": {\\"al\\": \\"a/b\\"}, \\"save_counter\\": 7, '
+    b'\\"token\\": \\"0000000000000000\\", \\"kept\\": null}"}, '
+    b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
+    b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}    '
+    b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
+)
+"""What releases before the header's checksum wrote."""
+
+
 def test_the_bytes_on_disk_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,22 +55,27 @@ def test_the_bytes_on_disk_stay_as_they_are(
     arrays = {"a/b": np.arange(3, dtype=np.float32), "s": np.array(True)}
     with monkeypatch.context() as patch:
         patch.setattr(file_format.secrets, "token_hex", lambda count: "0" * (2 * count))
+        patch.setattr(file_format.time, "time_ns", lambda: 123)
         file_format.write(
-            tmp_path / "old", CheckpointContents(arrays, {"k": {"x": 1}}, {"al": "a/b"}, 7)
+            tmp_path / "new", CheckpointContents(arrays, {"k": {"x": 1}}, {"al": "a/b"}, 7)
         )
-    assert (tmp_path / "old.safetensors").read_bytes() == (
-        b'`\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"drumline": "{\\"crc32\\": {'
+    assert (tmp_path / "new.safetensors").read_bytes() == (
+        b'\xb8\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"header_crc32": "70ddce0d", '
+        b'"checked": "header", "drumline": "{\\"crc32\\": {'
         b'\\"a/b\\": 818461808, \\"s\\": 2768625435}, \\"states\\": {\\"k\\": {\\"x\\": 1}}, '
         b'\\"aliases\\": {\\"al\\": \\"a/b\\"}, \\"save_counter\\": 7, '
+        b'\\"numbered\\": false, \\"saved_at\\": 123, '
         b'\\"token\\": \\"0000000000000000\\", \\"kept\\": null}"}, '
         b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
-        b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}    '
+        b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}   '
         b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
     )
-    snapshot = file_format.read(tmp_path / "old")
-    assert snapshot.arrays["a/b"].tolist() == [0, 1, 2] and snapshot.save_counter == 7
-    assert (snapshot.states, snapshot.aliases) == ({"k": {"x": 1}}, {"al": "a/b"})
-    assert file_format.saved_token(tmp_path / "old") == "0" * 16
+    (tmp_path / "old.safetensors").write_bytes(OLD)
+    for name in ("old", "new"):
+        snapshot = file_format.read(tmp_path / name)
+        assert snapshot.arrays["a/b"].tolist() == [0, 1, 2] and snapshot.save_counter == 7
+        assert (snapshot.states, snapshot.aliases) == ({"k": {"x": 1}}, {"al": "a/b"})
+        assert file_format.saved_token(tmp_path / name) == "0" * 16
 
 
 @pytest.mark.parametrize(
@@ -155,6 +172,7 @@ def test_a_kill_in_the_middle(killed: dict[str, Path], moment: str) -> None:
     assert manager.save() == str(tmp_path / "ckpt-4")
     assert sorted(os.listdir(tmp_path)) == [
         "checkpoint",
+        "checkpoint.lock",
         "ckpt-3.safetensors",
         "ckpt-4.safetensors",
     ]
@@ -193,15 +211,16 @@ def test_the_latest_of_a_directory(tmp_path: Path) -> None:
     ("text", "whose"),
     [
         ('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n', "TensorFlow"),
-        ('{"checkpoints": [1]}', "TypeError"),
-        ("[]", "TypeError"),
-        ("{}", "KeyError"),
-        ("", "JSONDecodeError"),
+        ('{"checkpoints": [1]}', "1 is no name"),
+        ("[]", "no list of names"),
+        ("{}", "no list of names"),
+        ("PK-", "JSONDecodeError"),
+        ("[" * 100_000, "RecursionError"),
     ],
 )
 def test_a_list_of_another_program_s_is_refused_by_name(tmp_path, text, whose):
     (tmp_path / "checkpoint").write_text(text)
-    message = rf"checkpoint is no list of drumline's checkpoints \({whose}.*another directory"
+    message = rf"checkpoint is no list of drumline's checkpoints \(.*{whose}.*another directory"
     with pytest.raises(ValueError, match=message):
         dl.train.latest_checkpoint(tmp_path)
     with pytest.raises(ValueError, match=message):

@@ -29,7 +29,11 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from drumline._safetensors import SUFFIX, ArrayLayout, ArraySpec, bytes_of, checksum, parse
-from drumline.distribute.parameter_server.errors import RestoreError, SaveError
+from drumline.distribute.parameter_server.errors import (
+    IncompleteCheckpointError,
+    RestoreError,
+    SaveError,
+)
 from drumline.distribute.parameter_server.server import memory
 from drumline.distribute.parameter_server.server.optimizer_updates import Slot
 from drumline.distribute.parameter_server.server.push import PushLog
@@ -178,10 +182,10 @@ class ShardSet:
         """The file that a server wrote.
 
         Raises:
-            RestoreError: if it is not there.
+            IncompleteCheckpointError: if it is not there.
         """
         if server not in self.files:
-            raise RestoreError(
+            raise IncompleteCheckpointError(
                 f"The checkpoint in {str(self.directory)!r} lacks the file of server {server} "
                 f"({shard_path(self.directory, server, self.servers).name}); it has those of "
                 f"{sorted(self.files)}."
@@ -192,7 +196,7 @@ class ShardSet:
         """All files, none of them missing.
 
         Raises:
-            RestoreError: if one is.
+            IncompleteCheckpointError: if one is.
         """
         return [self.own(server) for server in range(self.servers)]
 
@@ -201,8 +205,8 @@ def find_shards(directory: str | os.PathLike[str], servers: int | None) -> Shard
     """The checkpoint in a directory, of the given number of servers if there is one.
 
     Raises:
-        RestoreError: if there is none, it is not clear which is meant, or its files come from
-            several saves.
+        IncompleteCheckpointError: if there is none, or its files come from several saves.
+        RestoreError: if it is not clear which is meant.
         DamagedCheckpointError: if a file is not whole.
     """
     counts: dict[int, dict[int, Path]] = defaultdict(dict)
@@ -211,12 +215,14 @@ def find_shards(directory: str | os.PathLike[str], servers: int | None) -> Shard
         if match:
             counts[int(match[2])][int(match[1])] = path
     if not counts:
-        raise RestoreError(f"There is no checkpoint of parameter servers in {str(directory)!r}.")
+        raise IncompleteCheckpointError(
+            f"There is no checkpoint of parameter servers in {str(directory)!r}."
+        )
     count = servers if servers in counts else _only(directory, counts)
     files = {server: ShardFile(path) for server, path in counts[count].items()}
     steps = {server: file.metadata["step"] for server, file in files.items()}
     if len(set(steps.values())) > 1:
-        raise RestoreError(
+        raise IncompleteCheckpointError(
             f"The files in {str(directory)!r} come from several saves: {steps} (step by server). "
             "A save did not reach its end; use an older checkpoint."
         )

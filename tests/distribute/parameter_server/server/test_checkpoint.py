@@ -221,10 +221,11 @@ def test_the_bytes_on_disk_stay_as_they_are(tmp_path):
         assert not path.exists()
     content = path.read_bytes()
     assert content == (
-        b'\xf0\x00\x00\x00\x00\x00\x00\x00{"__metadata__": {"drumline": "{\\"step\\": \\"s\\", '
+        b' \x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"header_crc32": "9e2ac510", '
+        b'"checked": "header", "drumline": "{\\"step\\": \\"s\\", '
         b'\\"crc32\\": {\\"a/b\\": \\"30c8bc70\\", \\"s\\": \\"a505df1b\\"}}"}, '
         b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
-        b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}     '
+        b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}    '
         b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
     )
     assert writer.nbytes == len(content)
