@@ -27,6 +27,9 @@ from drumline._event_messages import (
 )
 from drumline._local_path import local_path
 from drumline.keras.internals import replace_method
+from drumline.keras.resuming.saving import Checkpointing
+
+__all__ = ["Checkpointing", "KerasTensorBoard", "TensorBoard"]
 
 
 class EventFile:

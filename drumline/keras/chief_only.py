@@ -13,7 +13,7 @@ from drumline.distribute import Strategy
 from drumline.distribute.process_group.host_collectives import broadcast_host
 from drumline.distribute.variable import broadcast_initial_values, forget_start
 from drumline.keras.internals import replace_method, shadowed
-from drumline.keras.parameter_server.backups import restored_by_servers, saved_by_servers
+from drumline.keras.resuming import saving
 from drumline.keras.state import strategy_of
 
 _LOGS = ("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end")
@@ -31,15 +31,8 @@ def write_on_chief_only(*boards: type[keras.callbacks.Callback]) -> None:
     """
     why = "of several processes the first writes files, and the others take from it what it reads"
     replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _on_the_chief, why)
-    replace_method(
-        keras.callbacks.BackupAndRestore,
-        "_save_model",
-        lambda save: _on_the_chief(saved_by_servers(save)),
-        why,
-    )
-    replace_method(keras.callbacks.BackupAndRestore, "_load_model", restored_by_servers, why)
+    _back_up_everything()
     replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief, why)
-    replace_method(keras.callbacks.BackupAndRestore, "on_train_begin", _restored_alike, why)
     for board in boards:
         replace_method(board, "set_model", _opened_on_the_chief, why)
     orbax_checkpoint = getattr(keras.callbacks, "OrbaxCheckpoint", None)  # since Keras 3.13
@@ -49,6 +42,23 @@ def write_on_chief_only(*boards: type[keras.callbacks.Callback]) -> None:
         for name in names:
             if name in vars(owner):
                 replace_method(owner, name, _on_the_chief, why)
+
+
+def _back_up_everything() -> None:
+    """Let `BackupAndRestore` ask `fit` for backups of all that it needs to continue."""
+    backups = keras.callbacks.BackupAndRestore
+    why = "a backup is one checkpoint of model, optimizer, input, callbacks and history"
+    replace_method(backups, "__init__", saving.take_more_arguments, why)
+    replace_method(backups, "_should_save_on_batch", saving.never_if_false, why)
+    replace_method(
+        backups, "_save_model", lambda save: saving.ask_for_backup(_on_the_chief(save)), why
+    )
+    replace_method(
+        backups,
+        "on_train_begin",
+        lambda begin: saving.restore_alone(_restored_alike(begin)),
+        why,
+    )
 
 
 def _on_the_chief(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -91,28 +91,22 @@ class DatasetAdapter(internals.DataAdapter):
         """The dataset whose batches are given."""
         return self._dataset
 
-    def get_numpy_iterator(self) -> Iterator[Any]:
-        """Yield the batches of one new iteration of the dataset.
+    @property
+    def datasets(self) -> list[Dataset]:
+        """Those that are iterated: several if a strategy made one for each replica."""
+        return [self._dataset] if self._distributed is None else self._distributed.datasets
 
-        Raises:
-            ValueError: if there are none.
-        """
-        batch: Any = _NONE
-        for batch in self._batches():
-            yield batch
-        if batch is _NONE:
-            raise ValueError(
-                "The dataset has no elements, so there is nothing to fit, evaluate or predict. "
-                f"Dataset: {self._dataset!r}. A filter that drops everything, or "
-                "`batch(drop_remainder=True)` with fewer elements than a batch, leaves none."
-            )
+    def get_numpy_iterator(self) -> DatasetBatches:
+        """The batches of one new iteration of the dataset, which begins with the first of them."""
+        return DatasetBatches(self._begin, f"{self._dataset!r}")
 
-    def _batches(self) -> Iterator[Any]:
+    def _begin(self) -> tuple[Any, Iterator[Any]]:
         if self._distributed is not None:
             return self._distributed.global_batches(self._weighed)
         if has_strategy() and get_strategy().spans_processes:
             return global_batches(self._dataset, get_strategy(), self._weighed)
-        return map(self._weighed, self._dataset)
+        source = iter(self._dataset)
+        return source, map(self._weighed, source) if self._class_weight else source
 
     def _weighed(self, batch: Any) -> Any:
         return class_sample_weights(batch, self._class_weight) if self._class_weight else batch
@@ -122,7 +116,7 @@ class DatasetAdapter(internals.DataAdapter):
     @property
     def num_batches(self) -> int | None:
         """The number of batches, None if it is unknown or infinite."""
-        if self._own_steps:
+        if self.has_own_steps:
             return None
         cardinality = int(self._dataset.cardinality())
         return cardinality if cardinality >= 0 else None
@@ -131,11 +125,11 @@ class DatasetAdapter(internals.DataAdapter):
     def batch_size(self) -> int | None:
         """The rows of a batch, None if they vary."""
         shape = jax.tree.leaves(self._dataset.element_spec)[0].shape
-        return shape[0] if shape and not self._own_steps else None
+        return shape[0] if shape and not self.has_own_steps else None
 
     @property
-    def _own_steps(self) -> bool:
-        """Whether a step is not a batch of the dataset."""
+    def has_own_steps(self) -> bool:
+        """Whether a step is not a batch of the dataset: processes may have batches of their own."""
         if self._distributed is not None:
             return True
         if not has_strategy() or not get_strategy().spans_processes:
@@ -153,7 +147,55 @@ class DatasetAdapter(internals.DataAdapter):
         return None
 
 
-_NONE = object()
+class DatasetBatches:
+    """The batches of one iteration of a dataset, with a position.
+
+    Args:
+        begin: starts the iteration: what has the position, and the batches.
+        name: of the dataset, for messages.
+    """
+
+    def __init__(self, begin: Callable[[], tuple[Any, Iterator[Any]]], name: str) -> None:
+        self._begin = begin
+        self._name = name
+        self._source: Any = None
+        self._batches: Iterator[Any] = iter(())
+        self._given = False
+
+    def __iter__(self) -> DatasetBatches:
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            ValueError: if there is not even one.
+        """
+        if self._source is None:
+            self._source, self._batches = self._begin()
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            if self._given:
+                raise
+            raise ValueError(
+                "The dataset has no elements, so there is nothing to fit, evaluate or predict. "
+                f"Dataset: {self._name}. A filter that drops everything, or "
+                "`batch(drop_remainder=True)` with fewer elements than a batch, leaves none."
+            ) from None
+        self._given = True
+        return batch
+
+    def state(self) -> Any:
+        """The position of the next batch; None before the first."""
+        return None if self._source is None else self._source.state()
+
+    def restore(self, state: Any) -> None:
+        """Continue where `state` was taken."""
+        if state is not None:
+            self._source, self._batches = self._begin()
+            self._source.restore(state)
+            self._given = True
 
 
 def adapt_datasets(get_data_adapter: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from drumline.keras.chief_only import write_on_chief_only
 from drumline.keras.internals import replace_method
 from drumline.keras.layers import host_models
 from drumline.keras.parameter_server.loops import on_servers, refuse_on_servers
+from drumline.keras.resuming import fit_run
 from drumline.keras.step import reductions, train_step
 
 
@@ -115,7 +116,7 @@ def _when_fit_begins() -> None:
         replace_method(
             internals.JAXTrainer,
             name,
-            _of_datasets,
+            _fit_of_datasets if name == "fit" else _of_datasets,
             "it runs in the model's scope, computes layers of strings before the step, names a "
             "missing batch(), and has a loop of its own where the variables are on parameter "
             "servers",
@@ -142,8 +143,15 @@ def _when_an_epoch_is_read() -> None:
     replace_method(
         internals.Trainer,
         "_symbolic_build",
-        data_adapter.build_from_spec,
-        "Keras would build a model from the first batch and throw the iteration away",
+        lambda build: fit_run.tell_input(data_adapter.build_from_spec(build)),
+        "Keras would build a model from the first batch and throw the iteration away; and `fit` "
+        "knows its position in the input from here on",
+    )
+    replace_method(
+        epoch_iterator,
+        "_enumerate_iterator",
+        fit_run.count_from_position,
+        "a `fit` that is resumed continues in the middle of an epoch",
     )
     replace_method(
         epoch_iterator,
@@ -270,6 +278,27 @@ def _in_callbacks() -> None:
     callbacks.replace_keras_tensorboard()
     # Of several processes one writes checkpoints, backups and logs.
     write_on_chief_only(callbacks.TensorBoard, callbacks.KERAS_OWN)
+
+    callback_list = keras.callbacks.CallbackList
+    for name, tell in (
+        ("on_train_begin", fit_run.tell_training),
+        ("on_train_end", fit_run.tell_training_end),
+        ("on_epoch_begin", fit_run.tell_epoch),
+        ("on_epoch_end", fit_run.tell_epoch_end),
+        ("on_train_batch_begin", fit_run.skip_done_step),
+        ("on_train_batch_end", fit_run.tell_step),
+    ):
+        replace_method(
+            callback_list,
+            name,
+            tell,
+            "what a `fit` needs to continue is saved behind all callbacks and restored before them",
+        )
+
+
+def _fit_of_datasets(fit: Callable[..., Any]) -> Callable[..., Any]:
+    hinting = host_models.of_strings(data_adapter.add_batch_hint(on_servers(fit)))
+    return state.run_in_model_scope(fit_run.with_run(hinting, fit))
 
 
 def _of_datasets(method: Callable[..., Any]) -> Callable[..., Any]:

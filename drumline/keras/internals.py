@@ -22,13 +22,19 @@ _NAMES = {
     "keras.src.backend.common.name_scope": ["current_path"],
     "keras.src.backend.jax.core": ["Variable"],
     "keras.src.backend.jax.nn": ["moments"],
-    "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer"],
+    "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer", "_distribute_data"],
     "keras.src.distribution.distribution_lib": ["distribution"],
     "keras.src.optimizers.base_optimizer": ["BaseOptimizer"],
     "keras.src.losses.losses": ["LossFunctionWrapper"],
     "keras.src.models.functional": ["Functional"],
     "keras.src.saving.serialization_lib": ["in_safe_mode"],
-    "keras.src.trainers.data_adapters": ["get_data_adapter", "raise_unsupported_arg"],
+    "keras.src.trainers.data_adapters": [
+        "ArrayDataAdapter",
+        "GeneratorDataAdapter",
+        "PyDatasetAdapter",
+        "get_data_adapter",
+        "raise_unsupported_arg",
+    ],
     "keras.src.trainers.data_adapters.array_slicing": ["train_validation_split"],
     "keras.src.trainers.data_adapters.data_adapter": ["DataAdapter"],
     "keras.src.trainers.trainer": ["Trainer"],
@@ -49,7 +55,7 @@ _METHODS = {
         "train_step",
     ],
     "Trainer": ["_compute_loss", "_symbolic_build", "compute_loss", "compute_metrics"],
-    "JAXEpochIterator": ["_get_iterator", "_interrupted_warning"],
+    "JAXEpochIterator": ["_enumerate_iterator", "_get_iterator", "_interrupted_warning"],
     "Variable": ["_direct_assign", "_initialize"],
     "BaseOptimizer": ["apply", "apply_gradients", "stateless_apply"],
     "BatchNormalization": ["_moments"],
@@ -76,9 +82,13 @@ BaseOptimizer = _found["BaseOptimizer"]
 Functional = _found["Functional"]
 JAXEpochIterator = _found["JAXEpochIterator"]
 JAXTrainer = _found["JAXTrainer"]
+distribute_data = _found["_distribute_data"]
 Trainer = _found["Trainer"]
 LossFunctionWrapper = _found["LossFunctionWrapper"]
 DataAdapter = _found["DataAdapter"]
+ArrayDataAdapter = _found["ArrayDataAdapter"]
+GeneratorDataAdapter = _found["GeneratorDataAdapter"]
+PyDatasetAdapter = _found["PyDatasetAdapter"]
 get_data_adapter = _found["get_data_adapter"]
 pythonify_logs = _found["pythonify_logs"]
 raise_unsupported_arg = _found["raise_unsupported_arg"]
@@ -163,3 +173,8 @@ def _brings_its_own(model: keras.Model, name: str) -> bool:
     if name in vars(model):
         return True
     return getattr(type(model), name) is not getattr(JAXTrainer, name)
+
+
+def has_own_method(value: Any, base: type, name: str) -> bool:
+    """Whether a value or its class brings its own version of a method of `base`."""
+    return name in vars(value) or getattr(type(value), name) is not getattr(base, name)

@@ -14,11 +14,14 @@ import numpy as np
 from drumline._interrupts import signals_held_back
 from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.distribute.global_arrays import to_local_array
+from drumline.distribute.input.distributed_iterator import DevicePrefetcher
 from drumline.distribute.process_group.host_collectives import broadcast_host
 from drumline.distribute.replica import whole_batch
 from drumline.distribute.step.compiled_step import sends_parcels
+from drumline.keras import internals
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
+from drumline.keras.resuming.input_position import position_in
 from drumline.keras.state import note_state, strategy_of
 from drumline.keras.step.train_step import (
     GlobalBatchStep,
@@ -175,6 +178,13 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the epoch iterator's: off the CPU, batches travel to their replicas one step early."""
 
     def get_placed_iterator(self: Any) -> Any:
+        position = position_in(self)
+        if position is not None and position.is_kept:
+            strategy = get_strategy() if has_strategy() else None
+            return position.iteration(
+                lambda: _batches_of_all(self.data_adapter, strategy),
+                lambda batches: _placed_ahead(batches, strategy),
+            )
         if not has_strategy() or get_strategy().num_replicas_in_sync == 1:
             return get_iterator(self)
         UnevenReporter.epochs += 1
@@ -186,6 +196,27 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
         return prefetch_to_devices(batches, get_strategy())
 
     return get_placed_iterator
+
+
+def _batches_of_all(adapter: Any, strategy: Strategy | None) -> Any:
+    if strategy is None or not strategy.spans_processes or isinstance(adapter, DatasetAdapter):
+        return adapter.get_jax_iterator()
+    return identical_batches(adapter, strategy)
+
+
+def _placed_ahead(batches: Any, strategy: Strategy | None) -> Any:
+    """The batches, with their position, placed as without a backup."""
+    if strategy is not None and strategy.num_replicas_in_sync > 1:
+        UnevenReporter.epochs += 1
+        if strategy.spans_processes or strategy.replica_devices[0].platform == "cpu":
+            return batches
+        place = functools.partial(shard_or_replicate, strategy=strategy)
+        return DevicePrefetcher(batches, batches, place, 2)
+    if internals.keras_distribution() is not None:
+        return DevicePrefetcher(batches, batches, internals.distribute_data, 1)
+    if jax.default_backend() == "cpu":
+        return batches
+    return DevicePrefetcher(batches, batches, internals.distribute_data, 2)
 
 
 def _one_form(model: keras.Model, name: str, step: Callable[..., Any]) -> Callable[..., Any]:

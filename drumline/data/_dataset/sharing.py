@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from drumline.data.engine.random_access import length_up_to
 from drumline.data.operations.ordering.order import has_shard_hints, resolve_shard_hints
-from drumline.data.operations.seeding import seeds_of, with_seeds
+from drumline.data.operations.seeding import (
+    drawn_seeds,
+    seeds_of,
+    with_drawn_seeds,
+    with_seeds,
+)
 from drumline.data.plan.node import Node
 from drumline.data.rewrite.shard_files import filenames, keeps_elements, shard_files
 
@@ -44,6 +49,37 @@ def next_epoch(dataset: Dataset) -> int:
 def set_next_epoch(dataset: Dataset, epoch: int) -> None:
     """Let the next iteration be that epoch."""
     dataset._next_epoch = epoch
+
+
+def epochs_state(dataset: Dataset) -> dict[str, Any]:
+    """What the later iterations of the dataset depend on: their numbers, and seeds drawn for them.
+
+    Small, and can be written as JSON.
+    """
+    return {"epoch": dataset._next_epoch, "seeds": drawn_seeds(dataset._plan)}
+
+
+def set_epochs_state(dataset: Dataset, state: dict[str, Any]) -> None:
+    """Let later iterations be those that another, equal dataset would have had next.
+
+    Args:
+        dataset: the dataset.
+        state: as `epochs_state` gives it, in another process perhaps.
+
+    Raises:
+        ValueError: if the other dataset had drawn another number of seeds.
+    """
+    drawn = drawn_seeds(dataset._plan)
+    if len(drawn) != len(state["seeds"]):
+        raise ValueError(
+            f"The state was taken from a dataset with {len(state['seeds'])} operations that draw "
+            f"a seed; this one has {len(drawn)}: {dataset!r}. Build the same operations with the "
+            "same arguments and seeds."
+        )
+    if drawn != list(state["seeds"]):
+        dataset._plan = with_drawn_seeds(dataset._plan, state["seeds"])
+        dataset._epochs = None
+    dataset._next_epoch = state["epoch"]
 
 
 def files_read(dataset: Dataset, most: int) -> int | None:

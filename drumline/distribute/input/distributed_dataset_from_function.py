@@ -104,16 +104,24 @@ class DistributedDatasetFromFunction:
         """The dataset that the function made for this process, or for its first replica."""
         return self._datasets[0]
 
-    def global_batches(self, change: Callable[[Any], Any]) -> Iterator[Any]:
-        """The replicas' batches joined to global ones, as Keras's trainer takes them.
+    @property
+    def datasets(self) -> list[Any]:
+        """The datasets that the function made, one for each pipeline of this process."""
+        return self._datasets
+
+    def global_batches(self, change: Callable[[Any], Any]) -> tuple[Any, Iterator[Any]]:
+        """What has the position, and the replicas' batches joined as Keras's trainer takes them.
 
         Args:
             change: applied to each batch, row by row.
         """
-        for step in self._start()[1]:
-            if not isinstance(step, Step):
-                step = Step(step, of_all=True)
-            yield global_batch(step, self.strategy, change)
+        source, steps = self._start()
+        return source, (
+            global_batch(
+                step if isinstance(step, Step) else Step(step, of_all=True), self.strategy, change
+            )
+            for step in steps
+        )
 
     def _start(self) -> tuple[Any, Iterator[Any]]:
         source: Any

@@ -179,8 +179,8 @@ def placed_step(strategy: Strategy, step: Step, options: InputOptions) -> Any:
 
 def global_batches(
     dataset: Iterable[Any], strategy: Strategy, change: Callable[[Any], Any]
-) -> Iterator[Any]:
-    """The global batches of one pass.
+) -> tuple[Any, Iterator[Any]]:
+    """The dataset's own iterator, which has the position, and the global batches of one pass.
 
     One that splits evenly over the replicas may be an array of which each process has its part.
     Any other is the whole batch, on every process.
@@ -190,9 +190,11 @@ def global_batches(
         strategy: one that spans processes.
         change: applied to each batch, row by row.
     """
-    _, steps = steps_of(dataset, strategy)
-    for step in steps:
-        yield global_batch(step, strategy, change) if isinstance(step, Step) else change(step)
+    source, steps = steps_of(dataset, strategy)
+    return source, (
+        global_batch(step, strategy, change) if isinstance(step, Step) else change(step)
+        for step in steps
+    )
 
 
 def global_batch(step: Step, strategy: Strategy, change: Callable[[Any], Any]) -> Any:

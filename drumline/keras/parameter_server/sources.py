@@ -15,6 +15,7 @@ from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
 from drumline.keras import internals
 from drumline.keras.data_adapter import require_targets_alone, shape_of
 from drumline.keras.parameter_server.steps import Steps
+from drumline.keras.resuming.input_position import RESUMED, position_in
 
 
 class DatasetCreator:
@@ -71,7 +72,10 @@ class HostEpochs(internals.JAXEpochIterator):
     """Keras's epochs over its input, with batches that stay numpy arrays."""
 
     def _get_iterator(self) -> Any:
-        return self.data_adapter.get_numpy_iterator()
+        position = position_in(self)
+        if position is None or not position.is_kept:
+            return self.data_adapter.get_numpy_iterator()
+        return position.iteration(self.data_adapter.get_numpy_iterator, lambda batches: batches)
 
 
 class FedSource:
@@ -114,6 +118,8 @@ class FedSource:
         """For each execution its first and last step, and the arguments of each of its steps."""
         with self._iterator.catch_stop_iteration():
             for first, last, iterator in self._iterator:
+                if iterator is RESUMED:
+                    continue
                 batches = list(itertools.islice(iterator, last - first + 1))
                 if not batches:
                     raise StopIteration

@@ -39,6 +39,39 @@ class TrackableChildren:
     grows: bool = False
 
 
+class HostArray:
+    """An array of the host's that is saved and restored as a variable is, and lies on no device.
+
+    Args:
+        value: the array; one of the right shape and dtype where it is to be restored.
+    """
+
+    keeps_64_bits = True
+    has_copies = False
+
+    def __init__(self, value: np.ndarray) -> None:
+        self._value = value
+        self.path = "array"
+
+    @property
+    def value(self) -> np.ndarray:
+        """The array."""
+        return self._value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self._value.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Its dtype."""
+        return self._value.dtype
+
+    def _direct_assign(self, value: Any) -> None:
+        self._value = np.asarray(value)
+
+
 def trackable_children(value: Any, path: str) -> TrackableChildren:
     """Take `value` apart.
 
@@ -48,7 +81,7 @@ def trackable_children(value: Any, path: str) -> TrackableChildren:
     Raises:
         TypeError: if it is nothing that can be saved; the message names `path`.
     """
-    if isinstance(value, Variable):
+    if isinstance(value, Variable | HostArray):
         return TrackableChildren([value])
     if isinstance(value, keras.random.SeedGenerator):
         return TrackableChildren([value.state])

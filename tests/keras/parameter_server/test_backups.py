@@ -20,14 +20,14 @@ class Interrupted(Exception):
 
 
 class InterruptAfter(keras.callbacks.Callback):
-    """Ends the training when an epoch has ended, before anything is tidied up."""
+    """Ends the training when an epoch has ended and is saved, before anything is tidied up."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__()
         self._epoch = epoch
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if epoch == self._epoch:
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch == self._epoch + 1:
             raise Interrupted
 
 
