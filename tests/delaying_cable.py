@@ -14,7 +14,7 @@ import select
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 _TUNSETIFF = 0x400454CA
@@ -53,10 +53,14 @@ def open_in(namespace: str, interface: str) -> int:
 
 
 @contextlib.contextmanager
-def forwarding(ends: tuple[int, int], milliseconds: float) -> Iterator[None]:
-    """Carry packets between two TUN devices, each `milliseconds` late; closes them at the end."""
+def forwarding(ends: tuple[int, int], milliseconds: float | Callable[[], float]) -> Iterator[None]:
+    """Carry packets between two TUN devices, each `milliseconds` late; closes them at the end.
+
+    A function is asked at each packet.
+    """
     stop_reader, stop_writer = os.pipe()
-    carrier = threading.Thread(target=_carry, args=(ends, milliseconds / 1000, stop_reader))
+    delay = milliseconds if callable(milliseconds) else lambda: milliseconds
+    carrier = threading.Thread(target=_carry, args=(ends, delay, stop_reader))
     carrier.start()
     try:
         yield
@@ -67,7 +71,7 @@ def forwarding(ends: tuple[int, int], milliseconds: float) -> Iterator[None]:
             os.close(file)
 
 
-def _carry(ends: tuple[int, int], delay: float, stop: int) -> None:
+def _carry(ends: tuple[int, int], milliseconds: Callable[[], float], stop: int) -> None:
     to = dict(zip(ends, reversed(ends), strict=True))
     under_way: list[tuple[float, int, int, bytes]] = []
     number = 0
@@ -80,7 +84,8 @@ def _carry(ends: tuple[int, int], delay: float, stop: int) -> None:
             with contextlib.suppress(OSError):  # the interface is down
                 packet = os.read(end, _MOST_BYTES)
                 number += 1
-                heapq.heappush(under_way, (time.monotonic() + delay, number, to[end], packet))
+                due = time.monotonic() + milliseconds() / 1000
+                heapq.heappush(under_way, (due, number, to[end], packet))
         while under_way and under_way[0][0] <= time.monotonic():
             _, _, end, packet = heapq.heappop(under_way)
             with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +69,12 @@ class TwoHosts:
 
 
 @contextlib.contextmanager
-def two_hosts(delay_milliseconds: float = 0) -> Iterator[TwoHosts]:
+def two_hosts(delay_milliseconds: float | Callable[[], float] = 0) -> Iterator[TwoHosts]:
     """Two hosts for the length of the block; what still runs on them at its end is killed.
 
     Args:
-        delay_milliseconds: how long a packet takes from one to the other.
+        delay_milliseconds: how long a packet takes from one to the other; a function is asked at
+            each packet.
     """
     if shutil.which("ip") is None:
         pytest.skip("network namespaces need the command ip (iproute2)")

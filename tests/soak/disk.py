@@ -1,0 +1,114 @@
+"""The disk of a job: a small one of its own, which can be full, forbidden to write, or damaged.
+
+It takes root and the right to mount; `can_mount` says whether this machine gives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+SIZE_BYTES = 16 << 20
+_PIECE = bytes(64 << 10)
+_FILLING = ".filling"
+
+
+@functools.cache
+def can_mount() -> bool:
+    """Whether file systems may be mounted here."""
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            with mounted(Path(place)):
+                return True
+        except (OSError, subprocess.CalledProcessError):
+            return False
+
+
+@contextlib.contextmanager
+def mounted(place: Path) -> Iterator[None]:
+    """Have a small disk at `place`, and leave what is on it there.
+
+    Raises:
+        OSError: if there is no command ``mount``.
+        subprocess.CalledProcessError: if it is forbidden.
+    """
+    _run("mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES},mode=700", "soak", str(place))
+    try:
+        yield
+    finally:
+        _run("umount", "--lazy", str(place))
+
+
+def fill(place: Path) -> None:
+    """Leave no room."""
+    with (place / _FILLING).open("wb", buffering=0) as file:
+        piece = _PIECE
+        while piece:
+            try:
+                file.write(piece)
+            except OSError:
+                piece = piece[: len(piece) // 2]
+
+
+def empty(place: Path) -> None:
+    """Make room again."""
+    (place / _FILLING).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def read_only(place: Path) -> Iterator[None]:
+    """Let nothing new be opened for writing there; what is open stays so.
+
+    The same disk is mounted a second time over itself: as long as a file is open for writing, a
+    mounted disk cannot be made read-only, and a job may keep one open all the time.
+    """
+    _run("mount", "--bind", str(place), str(place))
+    try:
+        _run("mount", "-o", "remount,bind,ro", str(place))
+        yield
+    finally:
+        _run("umount", "--lazy", str(place))
+
+
+def saving(place: Path) -> bool:
+    """Whether something is being saved: a file with a name that it has until it is whole."""
+    for _, _, names in os.walk(place):
+        if any("unfinished" in name or name.endswith((".part", ".tmp")) for name in names):
+            return True
+    return False
+
+
+def damage(place: Path, draw: random.Random) -> str:
+    """Damage what was saved last, or what says which that is. Returns what was done.
+
+    One save is damaged and no more: what a job can fall back to stays whole.
+    """
+    files = [path for path in place.rglob("*") if path.is_file() and path.name[0] != "."]
+    saved = sorted(
+        (path for path in files if path.suffix != ".csv"), key=lambda path: path.stat().st_mtime
+    )
+    if not saved:
+        return "nothing was there to damage"
+    path = draw.choice(saved[-2:])
+    size = path.stat().st_size
+    how = draw.choice(["cut", "emptied", "flipped"])
+    if how == "flipped" and size:
+        with path.open("r+b") as file:
+            at = draw.randrange(size)
+            file.seek(at)
+            byte = file.read(1)[0] ^ 1 << draw.randrange(8)
+            file.seek(at)
+            file.write(bytes([byte]))
+        return f"{path.name}: a bit of byte {at} of {size} flipped"
+    os.truncate(path, draw.randrange(max(1, size)) if how == "cut" else 0)
+    return f"{path.name}: {how}, {path.stat().st_size} of {size} bytes left"
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
