@@ -18,6 +18,10 @@ MODULES = (
     "drumline.distribute.strategies",
     "drumline.distribute.parameter_server.strategy",
     "drumline.distribute.strategy",
+    "drumline.keras.layers.hashing",
+    "drumline.keras.layers.integer_lookup",
+    "drumline.keras.layers.string_lookup",
+    "drumline.keras.layers.text_vectorization",
 )
 WHOLE = (dl.data.Dataset, dl.distribute.Strategy, dl.distribute.StrategyExtended)
 CLASSES = (

@@ -40,6 +40,7 @@ from benchmarks.workloads import (
     snapshot_batches,
     step_cpu,
     summaries,
+    text_layers,
     text_vocabulary,
     tuning,
 )
@@ -68,6 +69,7 @@ WORKLOADS: dict[str, Workload] = {
         parquet_batches.WORKLOAD,
         csv_batches.WORKLOAD,
         text_vocabulary.WORKLOAD,
+        *text_layers.WORKLOADS,
         convnet_fit.WORKLOAD,
         convnet_mirrored.WORKLOAD,
         resnet_fit.WORKLOAD,

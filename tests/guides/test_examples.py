@@ -16,6 +16,7 @@ RUN = [
     "docs/data.md",
     "docs/index.md",
     "docs/inside/extending.md",
+    "docs/preprocessing.md",
     "docs/reference/changes.md",
     "docs/start/from_grain.md",
     "docs/start/from_pytorch.md",
