@@ -100,7 +100,7 @@ class NumberIntegers(NativeOperation):
         if self.mask_token is not None:
             masked = values == self.mask_token
             missing &= ~masked
-        bad = np.flatnonzero(missing) if not self.unknown else ()
+        bad = np.flatnonzero(missing) if not self.unknown else np.empty(0, np.int64)
         if self.unknown:
             numbers[missing] = self.first - self.unknown + self._shared(values[missing])
         if self.mask_token is not None:
