@@ -44,7 +44,7 @@ def test_single_numbers_are_put_in_batches():
     np.testing.assert_allclose(layer.bin_boundaries, [250, 500, 750], atol=20)
     made = keras.layers.Normalization(axis=None)
     made.adapt(Dataset.range(5))
-    assert float(made.mean) == 2 and float(made.variance) == 2
+    assert np.asarray(made.mean).item() == 2 and np.asarray(made.variance).item() == 2
 
 
 def test_discretization_says_what_to_do_with_an_endless_dataset():

@@ -22,7 +22,13 @@ from drumline.keras.layers.encoding import (
     refuse_sparse,
     symbolic,
 )
-from drumline.keras.layers.host_layer import HostLayer, compiles, is_string, serializable
+from drumline.keras.layers.host_layer import (
+    HostLayer,
+    compiles,
+    host_values,
+    is_string,
+    serializable,
+)
 from drumline.keras.layers.index_lookup import checked_salt
 from drumline.strings.fingerprints import HASH_KEY, fingerprints, joined
 
@@ -232,6 +238,11 @@ class HashedCrossing(HostLayer):
             options["dtype"] = "int64" if output_mode == "int" else None
         super().__init__(**options)
         self.num_bins, self.output_mode, self.sparse = num_bins, output_mode, sparse
+
+    def arrays_of(self, inputs: Any) -> Any:
+        """Each feature by itself: they are of different dtypes."""
+        several = isinstance(inputs, (list, tuple))
+        return [host_values(each) for each in inputs] if several else host_values(inputs)
 
     def on_host(self, inputs: Any) -> Any:
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:

@@ -76,10 +76,14 @@ class HostLayer(keras.Layer):
         """
         if _holds(inputs, keras.KerasTensor):
             return super().__call__(inputs, *args, **kwargs)
-        made = self.call(host_values(inputs), *args, **kwargs)
+        made = self.call(self.arrays_of(inputs), *args, **kwargs)
         if _holds(inputs, jax.Array) and isinstance(made, np.ndarray) and made.dtype.kind != "O":
             return jnp.asarray(made)
         return made
+
+    def arrays_of(self, inputs: Any) -> Any:
+        """Inputs as users give them as arrays, symbols, tracers and ragged arrays."""
+        return host_values(inputs)
 
     def call(self, inputs: Any) -> Any:
         """As `on_host`."""

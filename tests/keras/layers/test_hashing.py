@@ -59,6 +59,7 @@ def test_crosses() -> None:
     layer = HashedCrossing(5)
     assert layer(pair).tolist() == [1, 4, 3]  # of TensorFlow 2.21
     assert in_map(layer, *pair).tolist() == [1, 4, 3]
+    assert layer([["A", "B", "A"], [101, 101, 102]]).tolist() == [1, 4, 3]
     encoded = HashedCrossing(5, output_mode="one_hot")
     assert encoded(pair).argmax(-1).tolist() == [1, 4, 3]
     np.testing.assert_array_equal(in_map(encoded, *(x[:, None] for x in pair)), encoded(pair))
