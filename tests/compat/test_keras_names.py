@@ -81,6 +81,12 @@ def test_checkpoints_have_the_suffix_that_keras_wants(tmp_path):
     made.fit(X, X[:, :2], epochs=2, verbose=0, callbacks=[callback])
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["ckpt_1.weights.h5", "ckpt_2.weights.h5"]
+    assert tf.train.latest_checkpoint(str(tmp_path / "nothing")) is None
+    latest = tf.train.latest_checkpoint(str(tmp_path))
+    assert latest == str(tmp_path / "ckpt_2")
+    other = model()
+    other.load_weights(latest)
+    np.testing.assert_array_equal(other.get_weights()[0], made.get_weights()[0])
 
 
 def test_extracted_files_are_where_tensorflow_has_them(tmp_path):

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -472,6 +473,9 @@ class CheckpointState:
 def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -> str | None:
     """The path of the checkpoint that was saved last; None if there is none.
 
+    Where there are weights of models alone, which ``Model.save_weights`` and ``ModelCheckpoint``
+    save under a name without a suffix, it is what ``Model.load_weights`` takes.
+
     Args:
         checkpoint_dir: where checkpoints are saved.
         latest_filename: must be None, or ``"checkpoint"``.
@@ -481,7 +485,17 @@ def latest_checkpoint(checkpoint_dir: Any, latest_filename: str | None = None) -
     """
     if latest_filename not in (None, index.INDEX):
         raise NotImplementedError(f"the index is named {index.INDEX!r}: leave the name out")
-    return train.latest_checkpoint(_path(checkpoint_dir))
+    folder = _path(checkpoint_dir)
+    return train.latest_checkpoint(folder) or _latest_weights(folder)
+
+
+_WEIGHTS = ".weights.h5"
+"""The suffix of Keras's, which is added where a model's weights are saved under a name without."""
+
+
+def _latest_weights(folder: str) -> str | None:
+    found = [(path.stat().st_mtime_ns, str(path)) for path in Path(folder).glob(f"*{_WEIGHTS}")]
+    return max(found)[1].removesuffix(_WEIGHTS) if found else None
 
 
 def get_checkpoint_state(
