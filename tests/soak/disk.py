@@ -9,8 +9,10 @@ import contextlib
 import functools
 import os
 import random
+import re
 import subprocess
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,18 +86,24 @@ def saving(place: Path) -> bool:
     return False
 
 
-def damage(place: Path, draw: random.Random) -> str:
-    """Damage what was saved last, or what says which that is. Returns what was done.
+_SAVE = re.compile(r"[a-z]+-(\d+)\.")
+"""What the files of a save have in their names or their directory's, as ``ckpt-3.safetensors``."""
 
-    One save is damaged and no more: what a job can fall back to stays whole.
+
+def damage(place: Path, draw: random.Random) -> str:
+    """Damage the latest save, or the index that says which that is. Returns what was done.
+
+    The save before it stays whole; if there is none, nothing is damaged, since nothing is left then
+    that a job could resume from.
     """
-    files = [path for path in place.rglob("*") if path.is_file() and path.name[0] != "."]
-    saved = sorted(
-        (path for path in files if path.suffix != ".csv"), key=lambda path: path.stat().st_mtime
-    )
-    if not saved:
-        return "nothing was there to damage"
-    path = draw.choice(saved[-2:])
+    saves: dict[int, list[Path]] = defaultdict(list)
+    for path in sorted(place.rglob("*")):
+        if path.is_file() and (found := _SAVE.search(str(path.relative_to(place)))):
+            saves[int(found[1])].append(path)
+    if len(saves) < 2:
+        return "there were not two saves, and nothing was damaged"
+    indexes = [path for path in place.rglob("checkpoint") if path.is_file()]
+    path = draw.choice(saves[max(saves)] + indexes)
     size = path.stat().st_size
     how = draw.choice(["cut", "emptied", "flipped"])
     if how == "flipped" and size:

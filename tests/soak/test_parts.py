@@ -94,15 +94,27 @@ def test_a_disk_is_full_and_read_only_for_a_while(tmp_path: Path) -> None:
     assert not (tmp_path / "saved").exists()
 
 
-def test_damage_changes_one_of_the_two_latest_files(tmp_path: Path) -> None:
+def test_damage_changes_the_latest_save_or_the_index(tmp_path: Path) -> None:
+    names = ["ckpt-9.safetensors", "ckpt-10.safetensors", "ckpt-10.servers/part", "checkpoint"]
+    names += ["checkpoint.lock", "table.csv"]
+    changed = set()
     for seed in range(30):
         before = {}
-        for name in ("first", "second", "third", ".lock"):
+        for name in names:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_bytes(name.encode() * 10)
-            before[tmp_path / name] = (tmp_path / name).read_bytes()
+            before[name] = (tmp_path / name).read_bytes()
         said = disk.damage(tmp_path, random.Random(seed))
-        changed = [path.name for path, data in before.items() if path.read_bytes() != data]
-        assert len(changed) == 1 and changed[0] in ("second", "third") and changed[0] in said
+        (now,) = (name for name, data in before.items() if (tmp_path / name).read_bytes() != data)
+        assert Path(now).name in said
+        changed.add(now)
+    assert changed == set(names[1:4])
+
+
+def test_the_only_save_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "ckpt-1.safetensors").write_bytes(b"saved")
+    assert "nothing was damaged" in disk.damage(tmp_path, random.Random(0))
+    assert (tmp_path / "ckpt-1.safetensors").read_bytes() == b"saved"
 
 
 def test_what_is_being_saved_is_seen(tmp_path: Path) -> None:

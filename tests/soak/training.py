@@ -230,7 +230,9 @@ def fit(
         epochs=job.epochs,
         verbose=0,
         callbacks=[
-            keras.callbacks.BackupAndRestore(str(folder.disk / "backup"), job.save_every),
+            keras.callbacks.BackupAndRestore(
+                str(folder.disk / "backup"), job.save_every, double_checkpoint=True
+            ),
             keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1),
             keras.callbacks.EarlyStopping(monitor="loss", patience=job.epochs),
             *([keras.callbacks.CSVLogger(str(table), append=True)] if writes_steps else []),
