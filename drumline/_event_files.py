@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import socket
@@ -12,7 +13,7 @@ import weakref
 
 from drumline._core import RecordEncoder
 from drumline._event_messages import bytes_field, double_field, varint_field
-from drumline._forks import tell_in_child
+from drumline._forks import at_exit, tell_in_child
 from drumline._local_path import local_path
 
 _opened = itertools.count()
@@ -60,13 +61,16 @@ class SummaryFile:
         self._most, self._seconds = max_queue, flush_seconds
         self._added, self._flushed = 0, time.monotonic()
         self._lock = threading.RLock()
-        self._at_exit = weakref.finalize(self, _write_the_rest, self._file, os.getpid())
+        self._when_freed = weakref.finalize(self, _write_the_rest, self._file, os.getpid())
+        self._when_freed.atexit = False
+        _write_all_at_exit()
+        _files.add(self)
         tell_in_child(self)
         try:
             self._add(bytes_field(3, _VERSION.encode()), time.time())
             self.flush()
         except OSError:
-            self._at_exit.detach()
+            self._when_freed.detach()
             self._file.close()
             raise
 
@@ -133,13 +137,19 @@ class SummaryFile:
         with self._lock:
             if self._file.descriptor is not None:
                 self.flush()
-                self._at_exit.detach()
+                self._when_freed.detach()
                 self._file.close()
+
+    def end_with_process(self) -> None:
+        """Write out what was added, and from now on each event: what else ends now may add some."""
+        self._most = 1
+        if self._file.descriptor is not None:
+            self.flush()
 
     def forked(self) -> None:
         """See `Forked`: what was added before belongs to the parent, who writes it."""
         self._file.descriptor = None
-        self._at_exit.detach()
+        self._when_freed.detach()
         self._lock = threading.RLock()
 
 
@@ -182,6 +192,25 @@ def _opened_file(directory: str, suffix: str) -> tuple[str, _Records]:
         with contextlib.suppress(FileExistsError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             return path, _Records(os.open(path, flags, 0o666))
+
+
+_files: weakref.WeakSet[SummaryFile] = weakref.WeakSet()
+
+
+@functools.cache
+def _write_all_at_exit() -> None:
+    at_exit(_write_all)
+
+
+def _write_all() -> None:
+    errors = []
+    for file in list(_files):
+        try:
+            file.end_with_process()
+        except OSError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _write_the_rest(file: _Records, process: int) -> None:
