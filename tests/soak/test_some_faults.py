@@ -5,9 +5,6 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-import pytest
-
-from tests.soak import disk
 from tests.soak.faults import Fault, Moment
 from tests.soak.jobs import Job
 from tests.soak.runner import run
@@ -29,7 +26,6 @@ def check(job: Job, faults: list[Fault], cache: Path) -> None:
     assert outcome.starts == 2, "the launcher was ended once, and started by the scheduler again"
 
 
-@pytest.mark.skipif(not disk.can_mount(), reason="this machine forbids mounts")
 def test_a_job_of_two_workers_survives(tmp_path: Path) -> None:
     job = dataclasses.replace(Job.draw("workers", "custom", 0), **SMALL)  # type: ignore[arg-type]
     faults = [
