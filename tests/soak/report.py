@@ -70,7 +70,7 @@ def picture(lines: Sequence[dict[str, Any]], path: Path) -> None:
         limit = statistics.median(saves) + 10
         label = f"a save's distance + 10 s: {limit:.1f}"
         axes.axvline(limit, color="gray", linestyle=":", label=label)
-        axes.legend(loc="lower right", fontsize=8)
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8)
     axes.set_xscale("log")
     axes.set_yticks(range(len(found)), [f"{name} ({len(faults)})" for name, faults in found])
     axes.set_ylim(-0.6, max(0, len(found) - 1) + 0.6)
