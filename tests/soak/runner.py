@@ -31,8 +31,9 @@ MOST_STARTS = 8
 """How often the scheduler starts a launcher in all."""
 MOST_IN_VAIN = 6
 """How many processes of a task may start, one after another, and take no step that is new."""
-HUNG_SECONDS = 240.0
-"""A job that has taken no step and started no process for so long is hung."""
+HUNG_SECONDS = 420.0
+"""A job that has taken no step and started no process for so long is hung. A process waits for five
+minutes for one that does not come."""
 _PORT = 4000
 _SAVE_SECONDS = 30.0
 _POLL_SECONDS = 0.02
