@@ -54,6 +54,11 @@ class CacheStore:
         return self._blocks
 
     @property
+    def checks(self) -> Sequence[Any]:
+        """What compares the columns of the blocks with their checksums, for columns in files."""
+        return ()
+
+    @property
     def full(self) -> bool:
         """Whether a pass reached the end."""
         return self._blocks is not None
@@ -253,7 +258,7 @@ def locate_cache(
     if not blocks:
         return lowering.indexed_input(node, trail, (0,))
     parts: list[RandomAccessSource] = [
-        Columns(block.columns, block.n, lowering.pool) for block in blocks
+        Columns(block.columns, block.n, lowering.pool, node.store.checks) for block in blocks
     ]
     while len(parts) > 1:
         pairs = zip(parts[::2], parts[1::2], strict=False)
@@ -268,11 +273,13 @@ def index_cache(
     blocks = node.store.blocks if node.store in lowering.filled else None
     if blocks is None or len(blocks) != 1:
         return None
-    return Columns(blocks[0].columns, blocks[0].n, lowering.pool)
+    return Columns(blocks[0].columns, blocks[0].n, lowering.pool, node.store.checks)
 
 
 def lower_cache(lowering: Lowering, node: Cache, trail: Trail, run: Pass) -> Stage:
     if node.store in lowering.filled and node.store.blocks is not None:
+        for check in node.store.checks:
+            check.check_all()
         return ReplayStage(node.store.blocks)
     # What a cache holds must not depend on the epoch in which it was filled.
     return FillStage(lowering.input(node, trail, (0,), ragged=True), node.store)

@@ -19,7 +19,7 @@ from drumline.data.operations.checks import IgnoreErrors
 from drumline.data.operations.nested.dataset_function import DatasetFunction, WindowSize
 from drumline.data.operations.prefetch import Prefetch, PrefetchToDevice
 from drumline.data.operations.reading.files import File, Files
-from drumline.data.operations.reading.sources import Stored
+from drumline.data.operations.reading.sources import Stored, StoredParts
 from drumline.data.options import BaseDataset
 from drumline.data.plan import digest as functions  # noqa: F401 (registers)
 from drumline.data.plan.digest import Digest, put
@@ -76,7 +76,8 @@ def _node(value: Node, into: Digest) -> None:
 def _left_out(node: Node, name: str) -> bool:
     """Counters, and columns that are read of files."""
     return (name == "count" and isinstance(node, IgnoreErrors)) or (
-        name == "columns" and isinstance(node, Stored)
+        (name in ("columns", "checks") and isinstance(node, Stored))
+        or (name == "on_damage" and isinstance(node, StoredParts))
     )
 
 

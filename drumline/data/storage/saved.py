@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+import os
 import re
+import shutil
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,6 +18,7 @@ import numpy as np
 from drumline._changes import in_forked_child
 from drumline._forks import ForkSafeLock
 from drumline.data.elements.block import Block
+from drumline.data.elements.errors import DataLossError
 from drumline.data.elements.spec import LEAF_STRUCTURE, STRING, DatasetSpec, ElementSpec
 from drumline.data.operations.cache import CacheStore, FillStage, Recorder, Snapshot
 from drumline.data.operations.nested.dataset_function import DatasetFunction, dataset_function
@@ -24,6 +28,7 @@ from drumline.data.options import as_dataset
 from drumline.data.plan.node import Node, Pass, Trail
 from drumline.data.rewrite.fingerprint import fingerprint_of
 from drumline.data.runtime.stage import RandomAccessSource, Stage, State
+from drumline.data.storage.store.checksums import damaged
 from drumline.data.storage.store.columns import spec_to_json
 from drumline.data.storage.store.directory import (
     DESCRIPTION,
@@ -37,6 +42,8 @@ from drumline.data.storage.store.directory import (
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
+
+_log = logging.getLogger("drumline")
 
 _VERSION = 2
 _PART_NBYTES = 32 << 20
@@ -62,7 +69,8 @@ class ShardsWriter:
         self._spec = spec
         self._sharded = sharded
         self._compression = compression
-        self._description = {"version": _VERSION, **spec_to_json(spec)}
+        # The parts, which describe themselves, have the checksums of their rows.
+        self._description = {"version": _VERSION, **spec_to_json(spec), "checksums": None}
         self._directory = UnfinishedDirectory(path)
         self._open: dict[int, DirectoryWriter] = {}
         self._parts: dict[int, list[tuple[str, int]]] = {}
@@ -137,20 +145,21 @@ class StoredShards:
     compression: str | None
     parts: tuple[tuple[tuple[str, int], ...], ...] | None
 
-    def plans(self, spec: ElementSpec) -> list[Node]:
+    def plans(self, spec: ElementSpec, on_damage: Callable[[], None] | None = None) -> list[Node]:
         """Return the shards, by ascending numbers, as plans; what is not in shards is one.
 
         Args:
             spec: equal to what is stored, perhaps with namedtuples of the user's.
+            on_damage: is called when elements turn out to be damaged, before that is raised.
 
         Raises:
-            ValueError: they are damaged.
+            DataLossError: they are damaged.
         """
         if self.parts is None:
-            return [_plain(self.path, spec)]
+            return [_plain(self.path, spec, on_damage)]
         if self.compression is None:
-            return [_plain(self.path / parts[0][0], spec) for parts in self.parts]
-        return [_compressed(self.path, spec, parts) for parts in self.parts]
+            return [_plain(self.path / parts[0][0], spec, on_damage) for parts in self.parts]
+        return [_compressed(self.path, spec, parts, on_damage) for parts in self.parts]
 
 
 def read_shards(path: Path) -> StoredShards:
@@ -158,7 +167,8 @@ def read_shards(path: Path) -> StoredShards:
 
     Raises:
         FileNotFoundError: nothing is stored there.
-        ValueError: it is damaged.
+        DataLossError: it is damaged.
+        ValueError: it is of a newer version.
     """
     spec, text = read_description(path)
     compression, shards = text.get("compression"), text.get("shards")
@@ -168,8 +178,8 @@ def read_shards(path: Path) -> StoredShards:
         parts = tuple(tuple((_part(name), int(n)) for name, n in parts) for parts in shards)
         if not all(parts):
             raise ValueError("a shard has no parts")
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path / DESCRIPTION} cannot be understood: {error!r}") from error
+    except (ValueError, TypeError, OverflowError) as error:
+        raise damaged(path / DESCRIPTION, f"it cannot be understood: {error!r}") from error
     return StoredShards(path, spec, compression, parts)
 
 
@@ -184,19 +194,42 @@ def _part(name: Any) -> str:
     return name
 
 
-def _plain(path: Path, spec: ElementSpec) -> Node:
-    found = read_directory(path)
+def _plain(path: Path, spec: ElementSpec, on_damage: Callable[[], None] | None) -> Node:
+    try:
+        found = read_directory(path, on_damage)
+    except FileNotFoundError as error:  # a part of what is there
+        raise damaged(path / DESCRIPTION, "it is missing") from error
     if not same_elements(found.spec, spec):
-        raise ValueError(
-            f"{path} holds elements of {found.spec.tree()}, the directory around it says "
-            f"{spec.tree()}: store the dataset again"
+        raise damaged(
+            path / DESCRIPTION,
+            f"it describes elements of {found.spec.tree()}, the directory around it "
+            f"{spec.tree()}: store the dataset again",
         )
-    return Stored((), spec, found.columns, found.length, str(path))
+    return Stored((), spec, found.columns, found.length, str(path), found.checks)
 
 
-def _compressed(path: Path, spec: ElementSpec, parts: Sequence[tuple[str, int]]) -> Node:
+def _compressed(
+    path: Path,
+    spec: ElementSpec,
+    parts: Sequence[tuple[str, int]],
+    on_damage: Callable[[], None] | None,
+) -> Node:
     paths = tuple(str(path / name) for name, _ in parts)
-    return StoredParts((), spec, paths, tuple(length for _, length in parts))
+    return StoredParts((), spec, paths, tuple(length for _, length in parts), on_damage)
+
+
+def _remove_damaged(place: Path) -> None:
+    """Remove a cache or snapshot that is damaged, so that the next pass makes it.
+
+    Passes that read it meanwhile keep their memory-mapped files.
+    """
+    aside = place.with_name(f"{place.name}.damaged-{uuid.uuid4().hex[:8]}")
+    try:
+        os.rename(place, aside)
+    except OSError as error:
+        _log.warning("%s is damaged and cannot be removed: %s", place, error)
+        return
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 class FileStore(CacheStore):
@@ -223,20 +256,35 @@ class FileStore(CacheStore):
 
     @property
     def full(self) -> bool:
-        return self._opened is not None or is_stored(self._path)
+        return self._read() is not None
 
     @property
     def blocks(self) -> list[Block] | None:
         """The elements as one block, memory-mapped.
 
         Raises:
-            ValueError: the directory holds elements of another kind, or is damaged.
+            ValueError: the directory holds elements of another kind, or of a newer version.
         """
-        if not self.full:
-            return None
-        if self._opened is None:
-            self._opened = self._checked(read_directory(self._path))
-        return [Block(self._opened.columns, self._opened.length)]
+        found = self._read()
+        return None if found is None else [Block(self._checked(found).columns, found.length)]
+
+    @property
+    def checks(self) -> Sequence[Any]:
+        return () if self._opened is None else self._opened.checks
+
+    def _read(self) -> StoredElements | None:
+        """Open the directory; None if there is none, or was one that is damaged."""
+        if self._opened is None and is_stored(self._path):
+            try:
+                self._opened = read_directory(self._path, self._remove)
+            except DataLossError as error:
+                _log.warning("cache: %s; it is removed and filled again", error)
+                self._remove()
+        return self._opened
+
+    def _remove(self) -> None:
+        self._opened = None
+        _remove_damaged(self._path)
 
     def recorder(self) -> Recorder:
         """Return what takes the elements of a pass.
@@ -326,7 +374,7 @@ class SnapshotStore(CacheStore):
         self._compression = compression
         self._sharded = sharded
         self._path = place / f"{number:016x}"
-        self._opened: StoredShards | None = None
+        self._opened: list[Node] | None = None
 
     def arguments(self) -> tuple[Path, int, ElementSpec, str | None, bool]:
         """Return what makes one of the same directory, in another process perhaps."""
@@ -334,7 +382,13 @@ class SnapshotStore(CacheStore):
 
     @property
     def full(self) -> bool:
-        return self._opened is not None or is_stored(self._path)
+        if self._opened is None and is_stored(self._path):
+            try:
+                self._opened = self._read()
+            except DataLossError as error:
+                _log.warning("snapshot: %s; it is removed and made again", error)
+                self._remove()
+        return self._opened is not None
 
     @property
     def blocks(self) -> list[Block] | None:
@@ -345,17 +399,25 @@ class SnapshotStore(CacheStore):
         """Return the shards as plans.
 
         Raises:
-            ValueError: the directory is damaged.
+            DataLossError: the directory is damaged.
+            ValueError: it holds elements of another kind, or of a newer version.
         """
         if self._opened is None:
-            found = read_shards(self._path)
-            if not same_elements(found.spec, self._spec):
-                raise ValueError(
-                    f"the snapshot {str(self._path)!r} holds elements of {found.spec.tree()}, not "
-                    f"of {self._spec.tree()}: delete it"
-                )
-            self._opened = found
-        return self._opened.plans(self._spec)
+            self._opened = self._read()
+        return self._opened
+
+    def _read(self) -> list[Node]:
+        found = read_shards(self._path)
+        if not same_elements(found.spec, self._spec):
+            raise ValueError(
+                f"the snapshot {str(self._path)!r} holds elements of {found.spec.tree()}, not "
+                f"of {self._spec.tree()}: delete it"
+            )
+        return found.plans(self._spec, self._remove)
+
+    def _remove(self) -> None:
+        self._opened = None
+        _remove_damaged(self._path)
 
     def recorder(self) -> Recorder:
         writer = elements_writer(self._path, self._spec, self._compression, self._sharded)

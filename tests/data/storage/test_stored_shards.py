@@ -76,7 +76,7 @@ def test_nothing_stored_in_shards(tmp_path):
     [
         (
             lambda a: os.truncate(a / "0-0" / "0.values.npy.gz", 60),
-            "0.values.npy.gz cannot be read",
+            "0.values.npy.gz: .* it cannot be read",
         ),
         (lambda a: os.remove(a / "0-0" / "dataset.json"), "no dataset is stored"),
         (
@@ -103,18 +103,23 @@ def test_a_flipped_bit_is_found(tmp_path, packing):
         list(Dataset.load(tmp_path / "a"))
 
 
+def rewrite_description(directory, old, new):
+    """Change what a directory says of itself, with no checksum, as older releases wrote it."""
+    described = directory / "dataset.json"
+    text = json.loads(described.read_text().replace(old, new))
+    described.write_text(json.dumps({k: text[k] for k in text.keys() - {"crc32", "checksums"}}))
+
+
 def test_a_compression_of_later_times(tmp_path):
     Dataset.range(5).save(tmp_path / "a", "SNAPPY")
-    described = tmp_path / "a" / "dataset.json"
-    described.write_text(described.read_text().replace("SNAPPY", "ZSTD"))
+    rewrite_description(tmp_path / "a", "SNAPPY", "ZSTD")
     with pytest.raises(ValueError, match="with compression 'ZSTD', this drumline reads GZIP and"):
         Dataset.load(tmp_path / "a")
 
 
 def test_names_of_parts_stay_inside(tmp_path):
     Dataset.range(5).save(tmp_path / "a", "GZIP")
-    text = (tmp_path / "a" / "dataset.json").read_text()
-    (tmp_path / "a" / "dataset.json").write_text(text.replace("0-0", "../x"))
+    rewrite_description(tmp_path / "a", "0-0", "../x")
     with pytest.raises(ValueError, match="is no part of a shard"):
         Dataset.load(tmp_path / "a")
 

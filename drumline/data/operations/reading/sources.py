@@ -20,7 +20,7 @@ from drumline._memory import BufferPool
 from drumline._resumable import close_iterator
 from drumline.data.elements.block import Block
 from drumline.data.elements.columns import gather
-from drumline.data.elements.errors import at_element, raised_for_good
+from drumline.data.elements.errors import DataLossError, at_element, raised_for_good
 from drumline.data.elements.ragged import RaggedArray
 from drumline.data.elements.rows import conform, owned, stack
 from drumline.data.elements.spec import (
@@ -36,7 +36,8 @@ from drumline.data.functions.trace import place_of
 from drumline.data.options import as_dataset
 from drumline.data.plan.node import Node, Pass, Specified, Trail
 from drumline.data.runtime.stage import Index, RandomAccessSource, Stage, State, ragged_rows
-from drumline.data.storage.store.directory import StoredElements, read_directory
+from drumline.data.storage.store.checksums import CheckedRows, damaged
+from drumline.data.storage.store.directory import DESCRIPTION, StoredElements, read_directory
 
 if TYPE_CHECKING:
     from drumline.data.engine.lowering import Lowering
@@ -278,6 +279,7 @@ class Stored(Specified):
     columns: tuple[Any, ...]
     length: int
     path: str
+    checks: tuple[Any, ...] = dataclasses.field(default=(), repr=False)
     name: ClassVar[str] = "load"
 
     @property
@@ -295,10 +297,12 @@ class StoredParts(Specified):
     Attributes:
         paths: of the directories.
         lengths: of each the number of elements.
+        on_damage: is called when one turns out to be damaged, before that is raised.
     """
 
     paths: tuple[str, ...]
     lengths: tuple[int, ...]
+    on_damage: Callable[[], None] | None = dataclasses.field(default=None, repr=False)
     name: ClassVar[str] = "load"
 
     @property
@@ -321,15 +325,31 @@ def lower_random(lowering: Lowering, node: Random, trail: Trail, run: Pass) -> S
 
 
 class Columns(RandomAccessSource):
-    """Rows of arrays in memory; contiguous rows are views, others are gathered."""
+    """Rows of arrays in memory; contiguous rows are views, others are gathered.
 
-    def __init__(self, columns: Sequence[np.ndarray], length: int, pool: BufferPool):
+    Args:
+        columns: the arrays.
+        length: how many rows there are.
+        pool: of buffers to gather into.
+        checks: what rows are compared with before they are used, for arrays in files.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[np.ndarray],
+        length: int,
+        pool: BufferPool,
+        checks: Sequence[CheckedRows | None] = (),
+    ):
         self.columns = [_read_only(column) for column in columns]
+        self._checks = [check for check in checks if check is not None]
         self.length = length
         self.ragged = any(isinstance(column, RaggedArray) for column in self.columns)
         self._gathers = [_gather(column, pool) for column in self.columns]
 
     def rows(self, index: Index) -> Block:
+        for check in self._checks:
+            check.check(index)
         if isinstance(index, range):
             return Block([c[index.start : index.stop] for c in self.columns], len(index))
         return Block([gather(index) for gather in self._gathers], len(index))
@@ -648,12 +668,20 @@ class StoredPartsStage(PartsStage):
         return self._held[1].columns
 
     def _read(self, path: Path, which: int) -> StoredElements:
-        found = read_directory(path)
+        try:
+            return self._as_described(path, read_directory(path), which)
+        except DataLossError:
+            if self._node.on_damage is not None:
+                self._node.on_damage()
+            raise
+
+    def _as_described(self, path: Path, found: StoredElements, which: int) -> StoredElements:
         expected = self._node.lengths[which]
         if found.length != expected or found.spec.leaves != self._node.spec.leaves:
-            raise ValueError(
-                f"{path} holds {found.length} x {found.spec.leaves}, the directory around it says "
-                f"{expected} x {self._node.spec.leaves}: store the dataset again"
+            raise damaged(
+                path / DESCRIPTION,
+                f"it describes {found.length} x {found.spec.leaves}, the directory around it says "
+                f"{expected} x {self._node.spec.leaves}: store the dataset again",
             )
         return found
 
@@ -686,7 +714,7 @@ def index_slices_with_datasets(
 
 
 def index_stored(lowering: Lowering, node: Stored, trail: Trail, run: Pass) -> RandomAccessSource:
-    return Columns(node.columns, node.length, lowering.pool)
+    return Columns(node.columns, node.length, lowering.pool, node.checks)
 
 
 def lower_stored_parts(lowering: Lowering, node: StoredParts, trail: Trail, run: Pass) -> Stage:

@@ -1,7 +1,14 @@
-"""Files of tables, opened to be read batch by batch, and the memory that takes."""
+"""Files of tables, opened to be read batch by batch, and the memory that takes.
+
+Arrow's own format is memory as it is: an offset in it leads wherever it says, out of the file as
+well, and Arrow checks the last one of a column alone unless it is asked for more. So columns of
+such files are validated in full before anything looks at their values. Parquet's decoder makes the
+arrays itself, and checks what it reads.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -187,7 +194,8 @@ class ParquetTable:
 class ArrowTable:
     """A file of Arrow's, whether in the file format (also called Feather) or the stream format.
 
-    Its groups are record batches. Arguments and errors are those of ``ParquetTable``.
+    Its groups are record batches. Arguments and errors are those of ``ParquetTable``; whatever a
+    damaged file makes Arrow raise is one.
     """
 
     def __init__(self, path: str, piece_nbytes: int = PIECE_BYTES, threads: bool = False):
@@ -197,13 +205,19 @@ class ArrowTable:
         self._source.seek(0)
         self._by_number = start == _ARROW_MAGIC
         open_ = ipc.open_file if self._by_number else ipc.open_stream
-        self._reader: Any = open_(self._source, options=ipc.IpcReadOptions(use_threads=threads))
-        self.schema: pa.Schema = self._reader.schema
+        with _damage_is_invalid():
+            options = ipc.IpcReadOptions(use_threads=threads)
+            self._reader: Any = open_(self._source, options=options)
+            self.schema: pa.Schema = self._reader.schema
+            str(self.schema)  # names that are no text are found here
 
     def batches(self, group: int, columns: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield as ``ParquetTable.batches``; a stream is read from its start."""
         for number, batch in self._from(group):
-            chosen = batch.select(columns)
+            with _damage_is_invalid():
+                chosen = batch.select(columns)
+                for array in chosen.columns:
+                    _as_binary(array).validate(full=True)
             width, varies = _row_width(pa.struct(list(chosen.schema)))
             nbytes = width * len(chosen) + (chosen.nbytes if varies else 0)
             rows = _rows_at_once(nbytes, len(chosen), self._piece_nbytes)
@@ -215,13 +229,19 @@ class ArrowTable:
         return group, row
 
     def _from(self, group: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        if self._by_number:
-            for number in range(group, self._reader.num_record_batches):
-                yield number, self._reader.get_batch(number)
-            return
-        for number, batch in enumerate(self._reader):
+        with _damage_is_invalid():
+            count = self._reader.num_record_batches if self._by_number else None
+        number = group if self._by_number else 0
+        while count is None or number < count:
+            with _damage_is_invalid():
+                try:
+                    read = self._reader
+                    batch = read.read_next_batch() if count is None else read.get_batch(number)
+                except StopIteration:
+                    return
             if number >= group:
                 yield number, batch
+            number += 1
 
     def offset(self, group: int) -> int:
         """Return where reading stands: Arrow does not tell where a record batch begins."""
@@ -230,6 +250,26 @@ class ArrowTable:
     def close(self) -> None:
         """Close the file."""
         self._source.close()
+
+
+@contextlib.contextmanager
+def _damage_is_invalid() -> Iterator[None]:
+    """Let what Arrow raises while it reads a damaged file be ``ArrowInvalid``, whatever it is."""
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError, StopIteration):
+        raise
+    except Exception as error:
+        raise pa.ArrowInvalid(f"{type(error).__name__}: {error}") from error
+
+
+def _as_binary(array: pa.Array) -> pa.Array:
+    """A column of text as one of bytes, as which it is read: it need not be UTF-8."""
+    if pa.types.is_string(array.type):
+        return array.view(pa.binary())
+    if pa.types.is_large_string(array.type):
+        return array.view(pa.large_binary())
+    return array
 
 
 TABLES: dict[str, type[ParquetTable] | type[ArrowTable]] = {
@@ -247,7 +287,7 @@ def first_schema(kind: str, path: str) -> pa.Schema:
     """
     try:
         table = TABLES[kind](path)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise ValueError(f"{path}: {error}") from error
     try:
         return table.schema

@@ -30,6 +30,12 @@ from drumline.data.elements.spec import (
     TensorSpec,
     has_datasets,
 )
+from drumline.data.storage.store.checksums import (
+    CHUNK_NBYTES,
+    CheckedRows,
+    ChunkChecksums,
+    damaged,
+)
 from drumline.data.storage.store.disk_errors import naming
 
 
@@ -47,6 +53,7 @@ class NpyFile:
 
     Attributes:
         rows: how many there are.
+        checksums: of them.
 
     Raises:
         OSError: it cannot be made, or opened.
@@ -64,6 +71,7 @@ class NpyFile:
         keep_in_child(self)  # its buffer is this process's to write
         self._write_header()
         self._start = self._file.tell()
+        self.checksums = ChunkChecksums()
         if rows is not None:
             self._cut(self._start + rows * self._dtype.itemsize * math.prod(row))
 
@@ -73,6 +81,9 @@ class NpyFile:
             self.close()
             raise ValueError(f"{self._path} is shorter than the {nbytes} bytes that were written")
         self._file.truncate(nbytes)
+        self._file.seek(self._start)
+        while content := self._file.read(CHUNK_NBYTES):
+            self.checksums.add(np.frombuffer(content, np.uint8))
         self._file.seek(nbytes)
 
     def append(self, rows: np.ndarray) -> None:
@@ -81,8 +92,11 @@ class NpyFile:
         Raises:
             OSError: the disk is full, for one.
         """
+        content = np.ascontiguousarray(rows).view(self._dtype)
         with naming(self._path):
-            self._file.write(np.ascontiguousarray(rows).view(self._dtype).data)
+            self._file.write(content.data)
+        if content.nbytes:
+            self.checksums.add(content.reshape(-1).view(np.uint8))
         self.rows += len(rows)
 
     def sync(self) -> None:
@@ -326,6 +340,10 @@ class ColumnWriter:
         for file in self._files.values():
             file.finish()
 
+    def checksums(self) -> dict[str, Any]:
+        """Return the checksums of each file's rows."""
+        return {what: file.checksums.to_json() for what, file in self._files.items()}
+
     def close(self) -> None:
         """Close the files as they are."""
         for file in self._files.values():
@@ -353,12 +371,32 @@ class StoredStrings:
         starts, ends = self._splits[index].tolist(), self._splits[index + 1].tolist()
         column = np.empty(len(index), STRING)
         for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            column[row] = self._values[start:end].tobytes()
+            column[row] = bytes(self._values[start:end])  # sent pickled, they are bytes
         column.flags.writeable = False
         return column
 
 
-def read_column(stem: Path, leaf: TensorSpec, length: int, compression: str | None = None) -> Any:
+@dataclasses.dataclass(frozen=True)
+class ReadColumn:
+    """A column as it was stored.
+
+    Attributes:
+        column: an array, a `RaggedArray` where rows vary, or `StoredStrings` for single ``bytes``.
+        check: compares rows with their checksums, if there are any and that was not done.
+    """
+
+    column: Any
+    check: CheckedRows | None
+
+
+def read_column(
+    stem: Path,
+    leaf: TensorSpec,
+    length: int,
+    compression: str | None = None,
+    checksums: Mapping[str, Any] | None = None,
+    on_damage: Callable[[], None] | None = None,
+) -> ReadColumn:
     """Return the column of ``length`` rows that a `ColumnWriter` wrote, memory-mapped.
 
     Args:
@@ -366,60 +404,88 @@ def read_column(stem: Path, leaf: TensorSpec, length: int, compression: str | No
         leaf: what was written.
         length: the number of rows.
         compression: of the files, which are read into memory if it is not ``None``.
-
-    Returns:
-        An array, a `RaggedArray` where rows vary, or `StoredStrings` for single ``bytes``.
+        checksums: what `ColumnWriter.checksums` returned; ``None`` if there are none, as in what
+            older releases stored, or compressed files, which have those of their format.
+        on_damage: as of `CheckedRows`.
 
     Raises:
-        ValueError: files are missing, damaged or do not go together.
+        DataLossError: files are missing, damaged or do not go together.
     """
     varies = bool(leaf.shape) and leaf.shape[0] is None
-    read = _ColumnFiles(stem, compression)
-    lengths = read("lengths", np.dtype(np.int64), (length,)) if varies else None
+    read = _ColumnFiles(stem, compression, checksums, on_damage)
+    lengths = read.counts("lengths", length) if varies else None
     rows = length if lengths is None else int(lengths.sum())
     row = leaf.shape[1:] if varies else leaf.shape
     shape = (rows, *(dim or 0 for dim in row))
+    splits = None if lengths is None else splits_of(lengths)
     if leaf.is_string:
-        strings = _strings(read, int(np.prod(shape)))
+        sizes = read.counts("sizes", math.prod(shape))
+        stored = read("values", np.dtype(np.uint8), (int(sizes.sum()),))
+        strings = StoredStrings(stored, sizes)
+        check = read.check("values", stored, splits_of(sizes))
         if not leaf.shape:
-            return strings
-        values = strings[:].reshape(shape)
+            return ReadColumn(strings, check)
+        if check is not None:
+            check.check_all()
+        values, check = strings[:].reshape(shape), None
     else:
-        values = read("values", stored_dtype(leaf.dtype), shape).view(leaf.dtype)
-    if lengths is None:
-        return values
-    return RaggedArray(values, splits_of(np.asarray(lengths)))
+        stored = read("values", stored_dtype(leaf.dtype), shape)
+        values, check = stored.view(leaf.dtype), read.check("values", stored, splits)
+    return ReadColumn(values if splits is None else RaggedArray(values, splits), check)
 
 
 @dataclasses.dataclass(frozen=True)
 class _ColumnFiles:
     stem: Path
     compression: str | None
+    checksums: Mapping[str, Any] | None
+    on_damage: Callable[[], None] | None
 
     def __call__(self, what: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         """Return the array in one of a column's files."""
-        path = _named(self.stem, what)
+        path = self._path(what)
         try:
             if self.compression is None:
                 found = np.load(path, mmap_mode="r", allow_pickle=False)
             else:
-                found = read_compressed(path, self.compression)
-        except BROKEN as error:
-            if self.compression is not None:
-                path = compressed_path(path, self.compression)
-            raise ValueError(f"{path} cannot be read: {error}") from error
-        if found.dtype != dtype or found.shape != shape:
-            raise ValueError(
-                f"{path} holds {found.dtype} {found.shape}, the other files of its dataset say "
-                f"{dtype} {shape}: it was damaged or exchanged; store the dataset again"
+                found = read_compressed(_named(self.stem, what), self.compression)
+        except Exception as error:  # numpy's parser of headers raises whatever Python's does
+            raise damaged(path, f"it cannot be read: {error}") from error
+        is_plain = isinstance(found, np.ndarray) and found.flags.c_contiguous
+        if not is_plain or found.dtype != dtype or found.shape != shape:
+            what_is_there = f"{found.dtype} {found.shape}" if is_plain else "something else"
+            raise damaged(
+                path,
+                f"it holds {what_is_there}, the other files of its dataset say {dtype} {shape}: "
+                "it was damaged or exchanged; store the dataset again",
             )
         return np.asarray(found)
 
+    def counts(self, what: str, length: int) -> np.ndarray:
+        """Return numbers of rows or bytes, compared with their checksums."""
+        found = self(what, np.dtype(np.int64), (length,))
+        check = self.check(what, found)
+        if check is not None:
+            check.check_all()
+        if len(found) and (found.min() < 0 or found.max() > _MOST_COUNTED):
+            raise damaged(self._path(what), "it has numbers that are none of rows or bytes")
+        return np.asarray(found)
 
-def _strings(read: _ColumnFiles, count: int) -> StoredStrings:
-    sizes = np.asarray(read("sizes", np.dtype(np.int64), (count,)))
-    values = read("values", np.dtype(np.uint8), (int(sizes.sum()),))
-    return StoredStrings(values, sizes)
+    def check(
+        self, what: str, rows: np.ndarray, splits: np.ndarray | None = None
+    ) -> CheckedRows | None:
+        """Return what compares rows of one of the files with their checksums."""
+        if self.checksums is None:
+            return None
+        return CheckedRows(self._path(what), rows, self.checksums[what], splits, self.on_damage)
+
+    def _path(self, what: str) -> Path:
+        path = _named(self.stem, what)
+        return path if self.compression is None else compressed_path(path, self.compression)
+
+
+_MOST_COUNTED = 1 << 48
+"""More than any file has of rows or bytes; sums of some thousand of these still fit an int64."""
 
 
 def _named(stem: Path, what: str) -> Path:

@@ -11,6 +11,7 @@ import os
 import shutil
 import time
 import uuid
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
@@ -18,6 +19,7 @@ from typing import Any, TypedDict
 from drumline._forks import finalize, tell_in_child
 from drumline.data.elements.block import Block
 from drumline.data.elements.spec import ElementSpec
+from drumline.data.storage.store.checksums import CheckedRows, damaged
 from drumline.data.storage.store.columns import (
     COMPRESSIONS,
     ColumnWriter,
@@ -154,8 +156,9 @@ class UnfinishedDirectory:
             replace: whether elements that are stored there already make way.
         """
         described = self.path / DESCRIPTION
+        content = {**description, "crc32": _checksum(description)}
         with naming(described), open(described, "w") as file:
-            json.dump(description, file)
+            json.dump(content, file)
             file.flush()
             os.fsync(file.fileno())
         if replace and is_stored(self._place):
@@ -306,8 +309,11 @@ class DirectoryWriter:
             replace: whether elements that are stored there already make way.
         """
         self._finish_files()
-        description = {**self._description, "length": self.length}
+        checksums = [column.checksums() for column in self._columns]
+        description = {**self._description, "length": self.length, "checksums": checksums}
         if self._compression is not None:
+            # Compressed files have checksums of their formats.
+            description["checksums"] = None
             compress_arrays(self._directory.path, self._compression)
             description |= {"version": _NEWEST, "compression": self._compression}
         self._directory.finish(description, replace)
@@ -316,7 +322,7 @@ class DirectoryWriter:
         """Return all that was written, memory-mapped; no more is written then."""
         self._finish_files()
         columns = [
-            read_column(self._directory.path / str(i), leaf, self.length)
+            read_column(self._directory.path / str(i), leaf, self.length).column
             for i, leaf in enumerate(self._spec.leaves)
         ]
         return StoredElements(self._spec, tuple(columns), self.length)
@@ -339,28 +345,63 @@ class StoredElements:
         columns: for each leaf an array, a `RaggedArray` or `StoredStrings`, memory-mapped unless it
             is compressed.
         length: the number of elements.
+        checks: for each leaf what compares its rows with their checksums, where there are any.
     """
 
     spec: ElementSpec
     columns: tuple[Any, ...]
     length: int
+    checks: tuple[CheckedRows | None, ...] = ()
 
 
-def read_directory(path: Path) -> StoredElements:
+def read_directory(path: Path, on_damage: Callable[[], None] | None = None) -> StoredElements:
     """Open what a `DirectoryWriter` finished.
+
+    Args:
+        path: of the directory.
+        on_damage: is called when rows turn out to be damaged, before that is raised.
 
     Raises:
         FileNotFoundError: nothing is stored there.
-        ValueError: it is damaged, or its elements are in shards.
+        DataLossError: it is damaged.
+        ValueError: its elements are in shards, or of a newer version.
     """
     spec, text = read_description(path)
     if not isinstance(text.get("length"), int):
-        raise ValueError(f"{path / DESCRIPTION} says no length: the elements are in shards")
+        raise damaged(path / DESCRIPTION, "it says no length: the elements are in shards")
     length, compression = text["length"], text.get("compression")
-    columns = [
-        read_column(path / str(i), leaf, length, compression) for i, leaf in enumerate(spec.leaves)
-    ]
-    return StoredElements(spec, tuple(columns), length)
+    checksums = text.get("checksums") or [None] * len(spec.leaves)
+    try:
+        columns = [
+            read_column(path / str(i), leaf, length, compression, checksums[i], on_damage)
+            for i, leaf in enumerate(spec.leaves)
+        ]
+    except (LookupError, TypeError, AttributeError, ArithmeticError, MemoryError) as error:
+        raise damaged(path / DESCRIPTION, f"it cannot be understood: {error!r}") from error
+    found, checks = [each.column for each in columns], [each.check for each in columns]
+    return StoredElements(spec, tuple(found), length, tuple(checks))
+
+
+def _checksum(description: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(description, sort_keys=True).encode()):08x}"
+
+
+def _checked_description(content: bytes) -> dict[str, Any]:
+    """Return a description without its checksum, which older releases did not write."""
+    text: dict[str, Any] = json.loads(content)
+    expected = text.pop("crc32", None)
+    if expected is None and "checksums" in text:
+        raise ValueError("it has no checksum of its own")
+    if expected is not None and expected != _checksum(text):
+        raise ValueError("its checksum differs")
+    return text
+
+
+_NOT_UNDERSTOOD = (
+    *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
+    *(ArithmeticError, SyntaxError, MemoryError),
+)
+"""What reading a description raises that says something else than it should."""
 
 
 def read_description(path: Path) -> tuple[ElementSpec, dict[str, Any]]:
@@ -368,7 +409,8 @@ def read_description(path: Path) -> tuple[ElementSpec, dict[str, Any]]:
 
     Raises:
         FileNotFoundError: nothing is stored there.
-        ValueError: the description is damaged, or of another version.
+        DataLossError: the description is damaged.
+        ValueError: it is of another version.
     """
     if not is_stored(path):
         raise FileNotFoundError(
@@ -376,10 +418,10 @@ def read_description(path: Path) -> tuple[ElementSpec, dict[str, Any]]:
             "stores one"
         )
     try:
-        text = json.loads((path / DESCRIPTION).read_text())
+        text = _checked_description((path / DESCRIPTION).read_bytes())
         version, spec = text["version"], spec_from_json(text)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path / DESCRIPTION} cannot be understood: {error!r}") from error
+    except _NOT_UNDERSTOOD as error:
+        raise damaged(path / DESCRIPTION, f"it cannot be understood: {error!r}") from error
     if version not in (_PLAIN, _NEWEST):
         raise ValueError(
             f"{str(path)!r} was stored in version {version}, this drumline reads up to {_NEWEST}"
