@@ -164,13 +164,14 @@ def _current(value: Any) -> Any:
         _copies.clear()
     # Of several devices' copies one: a program that runs on all of them would cost more.
     copy = _copied(held.addressable_data(0) if held.is_fully_replicated else held)
-    _copies[id(held)] = weakref.ref(held), copy
+    if not held.ndim:
+        _copies[id(held)] = weakref.ref(held), copy
     return copy
 
 
 _copied = jax.jit(jnp.copy)
 _copies: dict[int, tuple[Any, jax.Array]] = {}
-"""Of arrays that variables hold: several summaries of a step read the same."""
+"""Of scalars that variables hold, as steps: several summaries of a step read the same."""
 _MOST_COPIES = 8
 
 
