@@ -2,7 +2,7 @@
 
 A test has the fragments of a section, on files made here. Where TensorFlow 2.0's guide spells one
 otherwise, that spelling is a parameter, or in `test_data_2_0.py`. `tests/guides/consuming_data.py`
-has the guide by drumline's own names, and `tests/guides/data_performance.py` that on performance.
+has the guide by drumline's own names, and `test_data_performance.py` that on performance.
 """
 
 import os

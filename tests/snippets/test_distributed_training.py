@@ -1,5 +1,8 @@
 """Today's guide "Distributed training with TensorFlow", by its sections, a fragment a test."""
 
+import json
+import os
+
 import numpy as np
 import pytest
 
@@ -26,6 +29,20 @@ def regularized():
             )
         ]
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*[gG][pP][uU]")
+def test_mirrored_strategy():
+    """Section "MirroredStrategy": all devices, named ones, and another way to sum."""
+    mirrored = tf.distribute.MirroredStrategy()
+    assert mirrored.num_replicas_in_sync >= 1
+    mirrored = tf.distribute.MirroredStrategy(devices=["/gpu:0", "/gpu:1"])
+    there = len(tf.config.list_physical_devices("GPU"))
+    assert mirrored.num_replicas_in_sync == (2 if there >= 2 else 1)
+    mirrored = tf.distribute.MirroredStrategy(
+        cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()
+    )
+    assert mirrored.num_replicas_in_sync >= 1
 
 
 def test_multi_worker_mirrored_strategy():
@@ -165,3 +182,20 @@ def test_custom_training_loop(mirrored_strategy, way):
         losses = [float(distributed_train_step(next(iterator))) for _ in range(10)]
     assert len(losses) == 10
     assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
+
+
+def test_setting_up_tf_config(monkeypatch):
+    """Section "Setting up the TF_CONFIG environment variable"."""
+    monkeypatch.setenv("TF_CONFIG", "")
+    os.environ["TF_CONFIG"] = json.dumps(
+        {
+            "cluster": {
+                "worker": ["host1:1", "host2:1", "host3:1"],
+                "ps": ["host4:1", "host5:1"],
+            },
+            "task": {"type": "worker", "index": 1},
+        }
+    )
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    assert (resolver.task_type, resolver.task_id) == ("worker", 1)
+    assert resolver.cluster_spec().num_tasks("ps") == 2

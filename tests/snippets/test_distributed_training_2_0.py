@@ -198,6 +198,14 @@ def test_estimator(tmp_path):
     assert found["global_step"] == 10 and found["loss"] < 10
 
 
+@pytest.mark.skip(reason=LATER)
+def test_estimator_on_tpus():
+    """Section "Using tf.distribute.Strategy with Estimator (Limited support)": on TPUs."""
+    cluster_resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="")
+    tpu_strategy = tf.distribute.experimental.TPUStrategy(cluster_resolver)
+    tf.estimator.RunConfig(train_distribute=tpu_strategy, eval_distribute=tpu_strategy)
+
+
 def test_setting_up_tf_config(monkeypatch):
     """Section "Setting up TF_CONFIG environment variable"."""
     spec = {
