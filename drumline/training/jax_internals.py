@@ -49,7 +49,7 @@ require(lu, "WrappedFun", "transformation2")
 require(partial_eval, "dce_jaxpr", "dce_jaxpr_consts")
 require(partial_eval, *(f"DynamicJaxprTrace.{name}" for name in ("new_arg", "to_jaxpr")))
 require(partial_eval, "DynamicJaxprTrace.to_jaxpr_tracer")
-require(source_info_util, "current", "user_frames")
+require(source_info_util, "current", "current_name_stack", "user_context", "user_frames")
 require(api_util, "debug_info")
 require(copy_p, "bind")
 
@@ -484,6 +484,48 @@ def bind(eqn: Any, operands: Sequence[Any], **changed: Any) -> list[Any]:
     with eqn.ctx.manager:
         outputs = eqn.primitive.bind(*functions, *operands, **named)
     return list(outputs) if eqn.primitive.multiple_results else [outputs]
+
+
+_late_p = Primitive("drumline_late_argument")
+_late_p.def_abstract_eval(lambda *, type, number: type)
+
+
+def late_argument(like: Any, number: int, trace: Any) -> Any:
+    """A symbol of a program that is being traced, for an argument that is found while it is traced.
+
+    Args:
+        like: a value of its type.
+        number: of the argument, by which `run_program` takes its value.
+        trace: that of the program.
+    """
+    with under(trace):
+        return _late_p.bind(type=core.typeof(like), number=number)
+
+
+def type_of(value: Any) -> tuple[Any, Any, bool]:
+    """Shape, dtype, and whether other types prevail over it: what a program is traced for."""
+    found = core.typeof(value)
+    return found.shape, found.dtype, bool(getattr(found, "weak_type", False))
+
+
+def run_program(program: Any, late: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    """What a program of `jax.make_jaxpr` gives, with values for its `late_argument`s."""
+    jaxpr, consts = opened(program)
+    values = dict(zip(jaxpr.constvars, consts, strict=True))
+    values.update(zip(jaxpr.invars, arguments, strict=True))
+
+    def value(atom: Any) -> Any:
+        return atom.val if is_literal(atom) else values[atom]
+
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is _late_p:
+            values[eqn.outvars[0]] = late[eqn.params["number"]]
+            continue
+        names = source_info_util.current_name_stack() + eqn.source_info.name_stack
+        with source_info_util.user_context(eqn.source_info.traceback, name_stack=names):
+            outputs = bind(eqn, list(map(value, eqn.invars)))
+        values.update(zip(eqn.outvars, outputs, strict=True))
+    return list(map(value, jaxpr.outvars))
 
 
 def source_line(eqn: Any) -> str:

@@ -75,11 +75,15 @@ class StateScope(StatelessScope):
         values: their values, in the same order.
         sealed: raise `NewVariables` on the use of any other variable.
         outer: the enclosing scope; by default the one in force.
+        symbol_of: ``symbol_of(value, trace)`` is what a discovered variable holds that has this
+            value; by default the value itself.
 
     Attributes:
         discovered: the variables that were used without having been given.
         creates: whether variables made inside get their values at once, as outside of any scope.
         taking_part: who else is to know of the trace: strategies whose steps became part of it.
+        lifted: the variables for which there is a symbol, in the order of these.
+        has_stand_ins: whether a variable was read that has no value yet.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class StateScope(StatelessScope):
         *,
         sealed: bool = False,
         outer: StatelessScope | None = None,
+        symbol_of: Callable[[Any, Any], Any] | None = None,
     ) -> None:
         super().__init__(collect_losses=True, initialize_variables=False)
         self._known = {id(variable): variable for variable in variables}
@@ -103,6 +108,9 @@ class StateScope(StatelessScope):
         self._brought: dict[int, Any] = {}
         self.discovered: list[Variable] = []
         self.creates = False
+        self.has_stand_ins = False
+        self.lifted: list[Variable] = []
+        self._symbol_of = symbol_of
 
     def __enter__(self) -> StateScope:
         self._numbers.enter_context(_scope_number(next(_numbers)))
@@ -138,7 +146,11 @@ class StateScope(StatelessScope):
             if value is None:
                 value = variable._value
             if value is None:
+                self.has_stand_ins = True
                 value = self.state_mapping[id(variable)] = _stand_in(variable)
+            elif self._symbol_of is not None:
+                self.lifted.append(variable)
+                value = self.state_mapping[id(variable)] = self._symbol_of(value, self._trace)
         return value
 
     def _brought_in(self, variable: Variable, value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,19 @@ from drumline.distribute.step.arguments import called
 from drumline.distribute.step.compiled_step import InFlight, WholeProgram, in_flight_of
 from drumline.distribute.step.outputs import unwrap, wrap
 from drumline.distribute.variable import strategy_of_variable
-from drumline.training.keras_internals import Variable
-from drumline.training.state_scope import current_values
+from drumline.training.jax_internals import (
+    Tracer,
+    is_evaluating,
+    late_argument,
+    run_program,
+    type_of,
+)
+from drumline.training.keras_internals import (
+    Variable,
+    get_stateless_scope,
+    uninitialized_variables,
+)
+from drumline.training.state_scope import StateScope, current_values
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -93,8 +105,96 @@ def _whose(variable: Variable) -> str:
     return "no strategy" if owner is None else repr(owner)
 
 
+@dataclasses.dataclass(frozen=True)
+class FirstTrace:
+    """The program that was traced while the variables of a function were found.
+
+    Its Python need not run again to be compiled, so what it prints is printed once.
+
+    Attributes:
+        program: of the arrays of the arguments, with a late argument for each variable.
+        types: of the arrays and of the variables, for which it was traced.
+        variables: whose values are its late arguments.
+        written: whose new values it gives behind the outputs.
+        outputs: their structure.
+    """
+
+    program: Any
+    types: list[Any]
+    variables: list[Variable]
+    written: list[Variable]
+    outputs: Any
+
+    def run(
+        self, values: dict[int, Any], arrays: Sequence[Any]
+    ) -> tuple[Any, dict[int, Any]] | None:
+        """Outputs and new values of variables; None if it was traced for other types.
+
+        Args:
+            values: of the variables, by their ids.
+            arrays: of the arguments.
+        """
+        late = [values[id(variable)] for variable in self.variables]
+        if [type_of(each) for each in (*arrays, *late)] != self.types:
+            return None
+        found = run_program(self.program, late, arrays)
+        count = len(found) - len(self.written)
+        new = {id(v): value for v, value in zip(self.written, found[count:], strict=True)}
+        return jax.tree.unflatten(self.outputs, found[:count]), new
+
+
 class FunctionProgram(WholeProgram):
-    """``fn`` as it is, seen from outside of the replicas; steps that it runs become part of it."""
+    """``fn`` as it is, seen from outside of the replicas; steps that it runs become part of it.
+
+    Attributes:
+        traces_once: whether it is compiled from the trace that found its variables, where it runs
+            for the types of that: without variables that it creates and steps on replicas.
+    """
+
+    traces_once = True
+    _first_trace: FirstTrace | None = None
+
+    def discover(self, arrays: Sequence[Any]) -> StateScope:
+        self._first_trace = None
+        inside = not self.traces_once or get_stateless_scope() is not None or not is_evaluating()
+        if inside or any(isinstance(array, Tracer) for array in arrays):
+            return super().discover(arrays)
+        scopes: list[StateScope] = []
+        types: list[Any] = []
+
+        def symbol_of(value: Any, trace: Any) -> Any:
+            types.append(type_of(value))
+            return late_argument(value, len(types) - 1, trace)
+
+        def trace(arrays: Sequence[Any]) -> Any:
+            scopes.append(StateScope(symbol_of=symbol_of))
+            with scopes[-1] as scope:
+                outputs = self.call(arrays)
+                return outputs, [scope.value_of(variable) for variable in scope.written]
+
+        program, shapes = jax.make_jaxpr(trace, return_shape=True)(list(arrays))
+        scope = scopes[-1]
+        # Sums of several processes are numbered when the program is compiled, and variables that
+        # were created have had no value yet.
+        if not (scope.taking_part or scope.has_stand_ins or uninitialized_variables()):
+            self._first_trace = FirstTrace(
+                program,
+                [*map(type_of, arrays), *types],
+                scope.lifted,
+                scope.written,
+                jax.tree.structure(shapes[0]),
+            )
+        return scope
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+        if self._first_trace is not None and self._span is None:
+            variables = [*self.written, *self.read]
+            values = {id(v): value for v, value in zip(variables, [*written, *read], strict=True)}
+            found = self._first_trace.run(values, arrays)
+            if found is not None:
+                outputs, new = found
+                return outputs, [new[id(variable)] for variable in self.written]
+        return super().program(written, read, arrays)
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         return brought_together(arrays, [*self.written, *self.read])

@@ -63,6 +63,8 @@ class ScanProgram(FunctionProgram):
         keep_64_bits: see `CompiledStep`.
     """
 
+    traces_once = False  # it is compiled for several batches, and traced for one
+
     def __init__(
         self,
         fn: Callable[..., Any],

@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 import pytest
 
@@ -268,3 +270,116 @@ def test_a_method_given_to_run_is_traced_once() -> None:
     assert len(traces) == first
     (value, _) = strategy.run(three.step, args=(np.float32(1),)).values
     assert float(value) == 3.0 and traces[-1] == 3.0
+
+
+class TestPythonRunsOnce:
+    """A function is compiled from the trace that finds its variables."""
+
+    def test_what_it_does_to_python_objects(self) -> None:
+        seen: list[Any] = []
+        v = dl.Variable(2.0)
+
+        @dl.function
+        def scaled(x: Any) -> Any:
+            seen.append(x.shape)
+            v.assign_add(1.0)
+            return {"y": x * v.value, "twice": v.value * 2}
+
+        for count in (1, 2):
+            found = scaled(np.ones(3, np.float32))
+            np.testing.assert_array_equal(found["y"], np.full(3, 2.0 + count))
+            assert float(found["twice"]) == 2 * float(v.value) == 2 * (2.0 + count)
+        assert seen == [(3,)]
+        scaled(np.ones(4, np.float32))
+        scaled(np.ones(3, np.float32))
+        assert seen == [(3,), (4,)] and float(v.value) == 6.0
+
+    def test_variables_of_other_types_are_traced_again(self) -> None:
+        seen = []
+        v = dl.Variable(np.zeros(2, np.float32))
+
+        @dl.function
+        def total() -> Any:
+            seen.append(1)
+            return jnp.sum(v.value)
+
+        assert float(total()) == 0.0
+        v.assign([1.0, 2.0])
+        assert float(total()) == 3.0
+        assert len(seen) == 1
+
+    def test_a_training_step_is_that_of_plain_python(self) -> None:
+        def trained(compiled: bool) -> tuple[int, list[Any]]:
+            keras.utils.set_random_seed(5)
+            model = keras.Sequential(
+                [
+                    keras.Input((4,)),
+                    keras.layers.Dense(6, activation="relu"),
+                    keras.layers.BatchNormalization(),
+                    keras.layers.Dropout(0.5, seed=3),
+                    keras.layers.Dense(2),
+                ]
+            )
+            optimizer = keras.optimizers.Adam(0.05)
+            optimizer.build(model.trainable_variables)
+            traces = []
+
+            def step(x: Any) -> Any:
+                traces.append(1)
+                with dl.GradientTape() as tape:
+                    loss = jnp.mean(jnp.square(model(x, training=True) - 1.0))
+                gradients = tape.gradient(loss, model.trainable_variables)
+                optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+                return loss
+
+            run = dl.function(step) if compiled else step
+            x = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+            losses = [np.asarray(run(x)) for _ in range(4)]
+            return len(traces), [*losses, *model.get_weights()]
+
+        count, found = trained(True)
+        assert count == 1
+        for one, other in zip(found, trained(False)[1], strict=True):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+
+    def test_a_value_of_a_variable_does_not_become_a_constant(self) -> None:
+        v = dl.Variable(1.0)
+
+        @dl.function
+        def branching(x: Any) -> Any:
+            return x if v.value > 0 else -x
+
+        with pytest.raises(jax.errors.TracerBoolConversionError):
+            branching(np.float32(1.0))
+
+    def test_a_function_that_creates_variables_is_traced_again(self) -> None:
+        layer, seen = keras.layers.Dense(2), []
+
+        @dl.function
+        def dense(x: Any) -> Any:
+            seen.append(1)
+            return layer(x)
+
+        x = np.ones((3, 4), np.float32)
+        first = np.asarray(dense(x))
+        np.testing.assert_allclose(first, x @ layer.get_weights()[0], rtol=1e-6)
+        assert len(seen) == 2
+
+    def test_loops_conditions_and_callbacks(self) -> None:
+        seen: list[float] = []
+        v = dl.Variable(np.zeros(3, np.float32))
+
+        @dl.function
+        def filled(x: Any) -> Any:
+            def body(number: Any, carried: Any) -> Any:
+                return carried + v.value[number]
+
+            jax.debug.callback(lambda total: seen.append(float(total)), jnp.sum(x))
+            v.assign(jnp.where(x > 0, x, v.value))
+            start = jax.lax.cond(x[0] > 0, lambda: v.value[0], lambda: jnp.float32(10.0))
+            return jax.lax.fori_loop(0, 3, body, start)
+
+        assert float(filled(np.float32([1, 2, 3]))) == 7.0
+        assert float(filled(np.float32([-1, 5, -1]))) == 10.0 + 1 + 5 + 3
+        jax.effects_barrier()
+        assert seen == [6.0, 3.0]
