@@ -4,7 +4,12 @@
 
 stores two results of ``python -m tests.tutorials.run DOCS --tabulate --out FILE``, one with
 drumline's look-alike and one with TensorFlow (``--tf tensorflow --python INTERPRETER``), without
-what changes from run to run. `scripts/docs_site.py` calls `page` when the documentation is built.
+what changes from run to run.
+
+    python -m scripts.tutorials_page --update DRUMLINE.json
+
+puts notebooks that were run again in the place of what is stored of them; TensorFlow's results
+stay, and so do the limits, which must be the same. `scripts/docs_site.py` calls `page` when the documentation is built.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,6 +38,53 @@ learn other things than the originals. To run them again:
 `make test-tutorials NOTEBOOKS=DIR TUTORIALS=--tabulate`, with a checkout of tensorflow/docs.
 
 """
+
+
+REMARKS = {
+    ("guide/autodiff", 30): "the cell expects an error: TensorFlow has no gradient of "
+    "adjust_contrast, and here there is one",
+    ("guide/function", 56): "the cell expects an error: TensorFlow refuses a function that needs "
+    "new variables, as those of another optimizer, and here it works",
+    ("guide/intro_to_graphs", 22): "a function raises for an index out of bounds whether or not "
+    "its result is used: remove the call, or mend the index",
+    ("guide/jax2tf", 1): "jax2tf makes TensorFlow's functions of JAX's, and so needs TensorFlow: "
+    "call the functions of JAX's, and save them by jax.export",
+}
+"""What a user is to know of cells whose error does not say it: notebook, number, and what."""
+_FOLLOWS = (
+    ("NameError", " is not defined"),
+    ("OSError", "SavedModel file does not exist"),
+    ("NotFoundError", "Failed to find any matching files"),
+    ("AttributeError", "has no attribute 'predict'"),
+)
+
+
+def remark(notebook: Mapping[str, Any], cell: int) -> str:
+    """What to know of a cell that failed beside its error; empty if the error says what to do.
+
+    Args:
+        notebook: as `compact` stores it.
+        cell: the number of one that TensorFlow passes.
+    """
+    known = REMARKS.get((notebook["notebook"], cell))
+    if known is not None:
+        return known
+    error = notebook["failures"][str(cell)]
+    if "took longer than" in error:
+        return "it is slower than TensorFlow here: give it more time, by --seconds and --limit"
+    kind, _, text = error.partition(":")
+    before = [int(each) for each in notebook["failures"] if int(each) < cell]
+    if before and any(kind == name and part in text for name, part in _FOLLOWS):
+        return f"follows from cell {_origin(notebook, max(before))}"
+    return ""
+
+
+def _origin(notebook: Mapping[str, Any], cell: int) -> int:
+    """The last cell that failed, up to this one, and not because another one did."""
+    earlier = [int(each) for each in notebook["failures"] if int(each) < cell]
+    kind, _, text = notebook["failures"][str(cell)].partition(":")
+    follows = any(kind == name and part in text for name, part in _FOLLOWS)
+    return _origin(notebook, max(earlier)) if follows and earlier else cell
 
 
 def compact(drumline: Sequence[Any], tensorflow: Sequence[Any]) -> list[dict[str, Any]]:
@@ -63,6 +115,30 @@ def compact(drumline: Sequence[Any], tensorflow: Sequence[Any]) -> list[dict[str
         }
         for name in sorted(ours, key=lambda name: name.rpartition("/"))
     ]
+
+
+def updated(stored: Sequence[Any], drumline: Sequence[Any]) -> list[dict[str, Any]]:
+    """What is stored, with notebooks that the look-alike ran again.
+
+    Args:
+        stored: of `compact`.
+        drumline: results of the look-alike.
+
+    Raises:
+        ValueError: a notebook is not among those that are stored.
+    """
+    again = {result["notebook"]: result for result in drumline}
+    unknown = again.keys() - {each["notebook"] for each in stored}
+    if unknown:
+        raise ValueError(f"TensorFlow did not run {', '.join(sorted(unknown))}: use --store")
+    results = []
+    for each in stored:
+        result = again.get(each["notebook"])
+        if result is not None:
+            failed = {str(c["cell"]): _line(c["error"]) for c in result["cells"] if c["error"]}
+            each = {**each, "drumline": _passed(result), "failures": failed}
+        results.append(each)
+    return results
 
 
 def _passed(result: Any) -> list[int]:
@@ -114,14 +190,15 @@ def _sections(notebooks: Iterable[Any]) -> Iterable[str]:
             yield f"| `{name}` | {counts} |\n"
         yield "\n"
         missing = [
-            f"| `{each['notebook'].rpartition('/')[2]}` | {cell} | {_cell(error)} |\n"
+            f"| `{each['notebook'].rpartition('/')[2]}` | {cell} | {_cell(error)} "
+            f"| {remark(each, int(cell))} |\n"
             for each in listed
             for cell, error in each["failures"].items()
             if int(cell) in each["tensorflow"]
         ]
         if missing:
-            yield "| notebook | cell | what drumline says where TensorFlow passes |\n"
-            yield "| --- | ---: | --- |\n"
+            yield "| notebook | cell | what drumline says where TensorFlow passes | remark |\n"
+            yield "| --- | ---: | --- | --- |\n"
             yield from missing
             yield "\n"
 
@@ -134,12 +211,21 @@ def _cell(text: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Store two results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--store", nargs=2, type=Path, required=True, metavar="FILE")
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--store", nargs=2, type=Path, metavar="FILE")
+    chosen.add_argument("--update", type=Path, metavar="FILE")
     parser.add_argument("--tensorflow", default="2.21", help="its version")
-    parser.add_argument("--seconds", type=int, required=True, help="that a cell could take")
-    parser.add_argument("--limit", type=int, required=True, help="seconds for a notebook")
+    parser.add_argument("--seconds", type=int, help="that a cell could take")
+    parser.add_argument("--limit", type=int, help="seconds for a notebook")
     parser.add_argument("--to", type=Path, default=STORED)
     given = parser.parse_args(arguments)
+    if given.update is not None:
+        known = json.loads(given.to.read_text(encoding="utf-8"))
+        known["notebooks"] = updated(known["notebooks"], json.loads(given.update.read_text()))
+        given.to.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        return
+    if given.seconds is None or given.limit is None:
+        parser.error("--store needs --seconds and --limit")
     drumline, tensorflow = (json.loads(path.read_text()) for path in given.store)
     stored = {
         "tensorflow": given.tensorflow,

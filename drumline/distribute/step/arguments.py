@@ -118,9 +118,10 @@ def _as_key(leaf: Any) -> Hashable:
     if hasattr(leaf, "element_spec") or hasattr(leaf, "__next__"):
         kind = "an iterator" if hasattr(leaf, "__next__") else "a dataset"
         raise TypeError(
-            f"A replica's step got {kind} ({type(leaf).__name__}) as an argument; it takes "
-            "batches. Loop over `strategy.experimental_distribute_dataset(dataset)` and pass each "
-            "batch to `run`."
+            f"A compiled function or step got {kind} ({type(leaf).__name__}) as an argument, "
+            "which would be read when it is compiled, and not at each call. Pass the batch, as "
+            "`next(iterator)`; for steps of `run` loop over "
+            "`strategy.experimental_distribute_dataset(dataset)`."
         )
     return Identity(leaf)
 
