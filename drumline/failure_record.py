@@ -18,6 +18,10 @@ from typing import Literal, get_args
 
 from drumline._forks import ForkSafeLock
 
+RESTART_STATUS = 75
+"""The status of a process that has saved and is to be started again: ``EX_TEMPFAIL`` of sysexits.h.
+"""
+
 DIRECTORY_VARIABLE = "DRUMLINE_FAILURE_DIR"
 
 Kind = Literal["exception", "stuck", "peer lost"]

@@ -12,6 +12,10 @@ from drumline.data.storage.messages import (
     SequenceExample,
 )
 from drumline.distribute.cluster_resolver import ClusterSpec
+from drumline.distribute.process_group.preemption import (
+    PreemptionCheckpointHandler,
+    TerminationConfig,
+)
 from drumline.training.checkpoint import (
     Checkpoint,
     CheckpointManager,
@@ -36,6 +40,8 @@ __all__ = [
     "Features",
     "FloatList",
     "Int64List",
+    "PreemptionCheckpointHandler",
     "SequenceExample",
+    "TerminationConfig",
     "latest_checkpoint",
 ]

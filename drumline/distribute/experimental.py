@@ -13,6 +13,10 @@ from drumline.distribute.parameter_server import (
     coordinator,
     partitioners,
 )
+from drumline.distribute.process_group.preemption import (
+    PreemptionCheckpointHandler,
+    TerminationConfig,
+)
 from drumline.distribute.strategies import (
     MultiWorkerMirroredStrategy as _MultiWorkerMirroredStrategy,
 )
@@ -24,6 +28,8 @@ __all__ = [
     "MultiWorkerMirroredStrategy",
     "Optional",
     "ParameterServerStrategy",
+    "PreemptionCheckpointHandler",
+    "TerminationConfig",
     "ValueContext",
     "coordinator",
     "partitioners",

@@ -50,6 +50,35 @@ tell(f"began-{index}"); time.sleep(60)
     assert "Failed first" not in output and "Restart" not in output
 
 
+def test_a_job_that_has_saved_before_its_end_ends_with_75(launcher: Launcher) -> None:
+    job = launcher.start(
+        *("--workers", "2"),
+        body="""
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
+tell(f"began-{index}"); time.sleep(60)
+""",
+    )
+    launcher.told("began-0"), launcher.told("began-1")
+    job.send_signal(signal.SIGTERM)
+    output, _ = job.communicate(timeout=30)
+    assert job.returncode == 75, output
+    assert "Failed first" not in output
+
+
+def test_a_process_that_ends_with_75_is_started_again(launcher: Launcher) -> None:
+    body = """
+if os.environ["DRUMLINE_RESTART"] == "0":
+    time.sleep(0.3 * (1 - index)); sys.exit(75)
+"""
+    done = launcher.run("--workers", "2", "--max-restarts", "1", body=body)
+    assert done.returncode == 0, done.stdout
+    assert "All is saved, and a machine is taken away: started again." in done.stdout
+    assert "Failed first" not in done.stdout
+    done = launcher.run("--workers", "1", body="sys.exit(75)")
+    assert done.returncode == 1, "it would be started again for ever"
+    assert "in which it can hardly have trained" in done.stdout
+
+
 _DEAF = """
 signal.signal(signal.SIGINT, lambda *_: tell(f"heard-{index}"))
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

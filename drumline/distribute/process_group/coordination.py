@@ -20,6 +20,7 @@ _MEMORY = "drumline/memory"
 _SAVES = "drumline/saves"
 _RESTORED = "drumline/restored"
 _JOB = "drumline/job"
+_PREEMPTED = "drumline/preempted"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +136,24 @@ class KeyValueStore:
         """The name that process 0 has given the group."""
         name: str = self._client.blocking_key_value_get(_JOB, timeout_seconds * 1000)
         return name
+
+    def tell_preempted(self, number: int) -> None:
+        """Say that a process will be taken away, for those that watch with this number."""
+        self._client.key_value_set(f"{_PREEMPTED}/{number}/notice", "", allow_overwrite=True)
+
+    def is_preempted(self, number: int) -> bool:
+        """Whether a process has said so."""
+        return bool(self._client.key_value_dir_get(f"{_PREEMPTED}/{number}/notice"))
+
+    def tell_steps(self, number: int, steps: int) -> None:
+        """Say how many steps this process has taken."""
+        key = f"{_PREEMPTED}/{number}/steps/{self._group.process_index}"
+        self._client.key_value_set(key, str(steps))
+
+    def steps(self, number: int) -> dict[int, int]:
+        """The steps of the processes that have said so."""
+        found = self._client.key_value_dir_get(f"{_PREEMPTED}/{number}/steps")
+        return {int(key.rpartition("/")[2]): int(text) for key, text in found}
 
     def live(self) -> set[int]:
         """The processes that are alive, once all those have asked."""

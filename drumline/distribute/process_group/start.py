@@ -8,6 +8,8 @@ import functools
 from collections.abc import Iterator
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from drumline import _addresses
 from drumline._forks import at_exit
@@ -136,6 +138,21 @@ def watch_pending(source: Pending, timeout_seconds: float | None) -> None:
     """
     if _running is not None:
         _running.watchdog.pending.add(source, timeout_seconds)
+
+
+def joined() -> tuple[ProcessGroup, KeyValueStore] | None:
+    """The group of several processes that this one has joined, and its blackboard."""
+    if _running is None:
+        return None
+    return _running.group, _running.membership.coordination
+
+
+def any_process(here: bool) -> bool:
+    """Whether it is so in any of the processes, which call this together."""
+    if _running is None:
+        return here
+    with watchdog():
+        return bool(np.any(multihost_utils.process_allgather(np.array([here], np.uint8))))
 
 
 @functools.cache

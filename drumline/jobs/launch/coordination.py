@@ -18,11 +18,13 @@ class Report:
         trained: whether the chief and all workers here ended well.
         suspects: who may have made it fail.
         interrupted: the signal that ended this launcher, or 0.
+        preempted: whether processes have saved and ended to be started again, and none has failed.
     """
 
     trained: bool
     suspects: tuple[Suspect, ...] = ()
     interrupted: int = 0
+    preempted: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +35,13 @@ class Verdict:
         trained: whether the chief and all workers ended well, and no other process failed.
         suspects: who may have made it fail, the likeliest first.
         final: a reason why it must not be started again, or the empty string.
+        preempted: whether processes have saved and ended to be started again, and none has failed.
     """
 
     trained: bool
     suspects: tuple[Suspect, ...] = ()
     final: str = ""
+    preempted: bool = False
 
 
 class LauncherGroup(Protocol):
@@ -99,4 +103,5 @@ def merged(reports: Sequence[Report]) -> Verdict:
     """The verdict on all hosts' reports."""
     all_suspects = in_order(suspect for report in reports for suspect in report.suspects)
     trained = all(report.trained and not report.interrupted for report in reports)
-    return Verdict(trained and not all_suspects, tuple(all_suspects))
+    preempted = any(report.preempted for report in reports) and not all_suspects
+    return Verdict(trained and not all_suspects, tuple(all_suspects), preempted=preempted)

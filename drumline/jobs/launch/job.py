@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from drumline.failure_record import RESTART_STATUS
 from drumline.jobs.launch.coordination import LauncherGroup, Report, SingleHost, Verdict
 from drumline.jobs.launch.environment import RESTART_VARIABLE, Ports, environments, mark_for
 from drumline.jobs.launch.errors import Interrupted, LaunchError
@@ -158,7 +159,7 @@ class Attempt:
             self._heed_the_end()
             self._replace_workers()
             if self._in_trouble():
-                self._settled_at = now + _SETTLING_SECONDS
+                self._settled_at = now + self._settling_seconds
             else:
                 self._finish(now)
 
@@ -203,13 +204,21 @@ class Attempt:
         self._loop.watch(fresh.pidfd, lambda: None)
         self._view.replace(child, fresh)
 
+    @property
+    def _settling_seconds(self) -> float:
+        # One that has saved waits for no other that still does.
+        preempted = any(child.preempted for child in self._children)
+        return self._options.grace_seconds if preempted else _SETTLING_SECONDS
+
     def _in_trouble(self) -> bool:
         failed = next((child for child in self._children if child.failed), None)
         if failed is None and not self._others.trouble:
             return False
         for child in self._children:
             child.seen_stopped = child.is_stopped()
-        if failed is not None:
+        if failed is not None and failed.preempted:
+            self._others.report_trouble(f"{failed.task} has saved, to be started again")
+        elif failed is not None:
             self._others.report_trouble(f"{failed.task} failed")
         else:
             self._view.say(f"Stopping: {self._others.trouble}")
@@ -240,11 +249,19 @@ class Attempt:
         if problem:
             self._view.say(problem)
         done = self._others.all_trained
-        blamed = [child for child in self._children if child.failed or not done]
+        preempted = any(child.preempted for child in self._children)
+        blamed = [
+            child
+            for child in self._children
+            if (child.failed and not child.preempted) or not (done or preempted)
+        ]
         found = () if self.interrupted else tuple(suspects(blamed, records))
         trained = self._trained and not any(child.failed for child in self._children)
-        return Report(trained, found, self.interrupted)
+        return Report(trained, found, self.interrupted, preempted and not found)
 
+
+_SHORTEST_SECONDS = 5.0
+"""A start that asks to be repeated sooner counts as a failed one."""
 
 _SIGNALLED = 128
 """Added to a signal's number it is the exit code, as shells have it."""
@@ -254,7 +271,8 @@ def run_job(options: LaunchOptions, view: View) -> int:
     """Run the job, with restarts, and return the exit code.
 
     0: the chief and all workers ended with 0, or the chief of a job with parameter servers. 1: some
-    process failed. 128 + n: the launcher was ended by signal n.
+    process failed. 128 + n: the launcher was ended by signal n; 75 if the processes have saved
+    before, to be started again.
 
     Raises:
         LaunchError: if it cannot be started as asked.
@@ -319,15 +337,27 @@ class _Job:
 
     def run(self) -> int:
         """Start the job until it ends well, or may not be started again."""
-        attempt = 0
+        attempt = preemptions = 0
         while True:
             if self._loop.signals:
                 raise Interrupted(self._loop.signals[0])
-            interrupted, verdict = self._start(attempt)
-            if interrupted:
-                return _SIGNALLED + interrupted
+            began = time.monotonic()
+            report, verdict = self._start(attempt + preemptions)
+            if report.interrupted:
+                return RESTART_STATUS if report.preempted else _SIGNALLED + report.interrupted
             if verdict.trained:
                 return 0
+            if verdict.preempted and not verdict.final:
+                lasted = time.monotonic() - began
+                if lasted > _SHORTEST_SECONDS or attempt < self._options.max_restarts:
+                    preemptions += 1
+                    attempt += lasted <= _SHORTEST_SECONDS
+                    self._view.say("All is saved, and a machine is taken away: started again.")
+                    continue
+                self._view.say(
+                    f"It has ended to be started again after {lasted:.0f} s, in which it can "
+                    "hardly have trained."
+                )
             for number, line in enumerate(explain(verdict)):
                 self._view.say(line, "" if number else "bold red")
             if verdict.final or attempt == self._options.max_restarts:
@@ -337,7 +367,7 @@ class _Job:
             attempt += 1
             self._view.say(f"Restart {attempt} of {self._options.max_restarts}.")
 
-    def _start(self, attempt: int) -> tuple[int, Verdict]:
+    def _start(self, attempt: int) -> tuple[Report, Verdict]:
         tasks = self._options.layout.tasks_of(self._options.node_rank)
         failures = self._logs.failures(attempt)
         ports = Ports(self._host, sum(map(has_address, tasks)))
@@ -360,7 +390,7 @@ class _Job:
         finally:
             self._view.end()
             ports.close()
-        return report.interrupted, self._others.conclude(report)
+        return report, self._others.conclude(report)
 
     def _started(self, task: LaunchedTask, env: Mapping[str, str], address: str) -> Child:
         number = self._starts[task]

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from drumline.failure_record import RESTART_STATUS
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.logs import private
 from drumline.jobs.launch.tasks import LaunchedTask
@@ -89,6 +90,11 @@ class Child:
     def failed(self) -> bool:
         """Whether it ended badly and by itself."""
         return bool(self.returncode) and not self.asked_to_stop
+
+    @property
+    def preempted(self) -> bool:
+        """Whether it has saved and ended to be started again."""
+        return self.returncode == RESTART_STATUS
 
     @property
     def seconds(self) -> float:

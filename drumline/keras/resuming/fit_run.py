@@ -10,13 +10,17 @@ and the step before it counts as done.
 from __future__ import annotations
 
 import inspect
+import logging
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from drumline.distribute import Strategy
+from drumline.distribute.process_group.preemption import Preemption, TerminationConfig
+from drumline.distribute.process_group.start import any_process
 from drumline.keras import internals
 from drumline.keras.resuming.callback_states import keep_logs, set_states_of, states_of
 from drumline.keras.resuming.input_position import RESUMED, InputPosition, position_in
@@ -24,6 +28,8 @@ from drumline.keras.resuming.saving import RUN, Saver, saver_of
 from drumline.keras.resuming.training_checkpoint import texts_of_all
 from drumline.keras.resuming.user_state import as_text, from_text
 from drumline.keras.state import is_on_servers, strategy_of
+
+_log = logging.getLogger("drumline")
 
 
 def run_of(model: keras.Model | None) -> FitRun | None:
@@ -63,6 +69,9 @@ class FitRun:
         self._epoch_logs: dict[str, Any] = {}
         self._resumption: dict[str, Any] | None = None
         self._values: list[tuple[Any, Any]] = []
+        self._preemption: Preemption | None = None
+        self._termination: tuple[Saver, TerminationConfig] | None = None
+        self._stops_at: float | None = None
         strategy = strategy_of(model)
         self._spanning = strategy if strategy is not None and strategy.spans_processes else None
 
@@ -98,6 +107,11 @@ class FitRun:
             evaluates = self.model._should_eval
             self._validation.of_epoch(sum(evaluates(e, self._validation_freq) for e in before))
 
+    def close(self) -> None:
+        """Watch for no preemption any more."""
+        if self._preemption is not None:
+            self._preemption.close()
+
     # What happens in turn.
 
     def training_begins(self, callbacks: Any) -> Callable[[], None]:
@@ -114,6 +128,7 @@ class FitRun:
         if self.input is not None:
             self.input.is_kept = True
             self.input.warn()
+        self._watch_for_preemption()
         for saver in self._savers:
             resumption = saver.restore()
             if resumption is not None:
@@ -181,6 +196,44 @@ class FitRun:
         for saver in self._savers:
             if saver.is_due(self, at_epoch_end=not self._in_epoch):
                 self._save(saver)
+
+        self._save_before_preemption()
+
+    def _watch_for_preemption(self) -> None:
+        """Watch for the end of the machine, for the first callback that wants that.
+
+        Servers and workers of a `ParameterServerStrategy` have their own ends.
+        """
+        for saver in self._savers:
+            config = saver.termination
+            if config is not None and not is_on_servers(self.model):
+                self._termination = saver, config
+                self._preemption = Preemption(config.termination_watcher_fn)
+                return
+
+    def _save_before_preemption(self) -> None:
+        if self._preemption is None or self._termination is None:
+            return
+        saver, config = self._termination
+        if self._stops_at is None:
+            if not self._preemption.stops_here():
+                return
+            _log.warning("%s: everything is saved, to be started again.", self._preemption.reason)
+            self._stops_at = time.monotonic() + (config.grace_period or 0)
+            self._save_for_preemption(saver, config)
+        elif any_process(time.monotonic() >= self._stops_at):
+            self._save_for_preemption(saver, config)
+        else:
+            return
+        if not config.grace_period or any_process(time.monotonic() >= self._stops_at):
+            preemption, self._preemption = self._preemption, None
+            preemption.end(config.exit_fn)
+
+    def _save_for_preemption(self, saver: Saver, config: TerminationConfig) -> None:
+        if config.save_fn is not None:
+            config.save_fn()
+        elif saver.saved_at != self._moment:
+            self._save(saver)
 
     def _save(self, saver: Saver) -> None:
         if getattr(self._callbacks, "_futures", None):
@@ -301,10 +354,11 @@ def with_run(fit: Callable[..., Any], keras_own: Callable[..., Any]) -> Callable
         given = [self, *args]
         often = given[freq] if len(given) > freq else kwargs.get("validation_freq", 1)
         outer, before = run_of(self), self._initial_epoch
-        vars(self)[RUN] = FitRun(self, often)
+        run = vars(self)[RUN] = FitRun(self, often)
         try:
             return fit(self, *args, **kwargs)
         finally:
+            run.close()
             self._initial_epoch = before
             if outer is None:
                 del vars(self)[RUN]

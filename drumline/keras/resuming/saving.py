@@ -12,6 +12,7 @@ import numpy as np
 
 from drumline._local_path import has_scheme, local_path
 from drumline.distribute.process_group.host_collectives import broadcast
+from drumline.distribute.process_group.preemption import TerminationConfig
 from drumline.keras.resuming.training_checkpoint import TrainingCheckpoint
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class Checkpointing(keras.callbacks.Callback):
         every_seconds: save when so many seconds have passed since the last save.
         every_epochs: save after so many epochs; after each, if nothing else is given.
         max_to_keep: how many checkpoints are kept, the older deleted; None keeps all.
+        save_before_preemption: whether `fit` saves and ends the program with status 75, by which
+            `drumline launch` starts it again, when this process or another one of the job gets
+            SIGTERM, as before a machine is taken away. Not on parameter servers.
+        termination_config: other signs of that, and other ways to end.
 
     Raises:
         ValueError: if a number is not positive, or `directory` is a URL.
@@ -67,8 +72,12 @@ class Checkpointing(keras.callbacks.Callback):
         every_seconds: float | None = None,
         every_epochs: int | None = None,
         max_to_keep: int | None = 2,
+        save_before_preemption: bool = True,
+        termination_config: TerminationConfig | None = None,
     ) -> None:
         super().__init__()
+        self.save_before_preemption = save_before_preemption
+        self.termination_config = termination_config
         numbers = {
             "every_steps": every_steps,
             "every_seconds": every_seconds,
@@ -109,6 +118,13 @@ class Saver:
         self._total_steps = 0
         self._epoch = 0
         self._clock = _Clock(self._seconds) if self._seconds is not None else None
+
+    @property
+    def termination(self) -> TerminationConfig | None:
+        """How the end of the machine is noticed; None if nothing is saved before it."""
+        if not getattr(self._callback, "save_before_preemption", True):
+            return None
+        return getattr(self._callback, "termination_config", None) or TerminationConfig()
 
     @property
     def saves_at_end(self) -> bool:
@@ -218,10 +234,16 @@ def _is_remote(callback: Any) -> bool:
 
 
 def take_more_arguments(init: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``__init__``: with backups at epochs' ends, callbacks may run beside the steps."""
+    """Wrap ``__init__``: it takes ``save_before_preemption``, as TensorFlow's does.
 
-    def init_backups(self: Any, *args: Any, **kwargs: Any) -> None:
+    With backups at epochs' ends alone, callbacks may run beside the steps.
+    """
+
+    def init_backups(
+        self: Any, *args: Any, save_before_preemption: bool = True, **kwargs: Any
+    ) -> None:
         init(self, *args, **kwargs)
+        self.save_before_preemption = save_before_preemption
         if not _is_remote(self) and self.save_freq in ("epoch", False):
             self.async_safe = True
 

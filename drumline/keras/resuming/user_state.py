@@ -84,7 +84,7 @@ def decoded(value: Any, arrays: list[np.ndarray] | None = None) -> Any:
         return np.frombuffer(base64.b64decode(value["value"]), value["scalar"])[0]
     if isinstance(value["array"], int):
         assert arrays is not None
-        return arrays[value["array"]]
+        return np.array(arrays[value["array"]])
     flat = np.frombuffer(base64.b64decode(value["value"]), value["array"])
     return flat.reshape(value["shape"]).copy()
 

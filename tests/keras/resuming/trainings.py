@@ -152,7 +152,12 @@ class Training:
         if stop is not None:
             callbacks.append(stop)
         options = {"epochs": self.epochs, "verbose": 0, **self.data(), **fit}
-        model.fit(callbacks=callbacks, **options)
+        try:
+            model.fit(callbacks=callbacks, **options)
+        finally:
+            for callback in callbacks:  # which the end of a process would close
+                if getattr(callback, "csv_file", None) is not None:
+                    callback.csv_file.close()
         logs = {path.name: path.read_text() for path in sorted(place.glob("*.csv"))}
         return left_by(model, logs)
 

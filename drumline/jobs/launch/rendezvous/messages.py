@@ -139,16 +139,23 @@ class ReportMessage(_Message):
     trained: bool
     suspects: Annotated[list[SuspectMessage], Field(max_length=10_000)]
     interrupted: Annotated[int, Field(ge=0, le=64)]
+    preempted: bool
 
     @classmethod
     def of(cls, report: Report) -> ReportMessage:
         """The message that says `report`."""
         said = [SuspectMessage.of(suspect) for suspect in report.suspects]
-        return cls(trained=report.trained, suspects=said, interrupted=report.interrupted)
+        return cls(
+            trained=report.trained,
+            suspects=said,
+            interrupted=report.interrupted,
+            preempted=report.preempted,
+        )
 
     def report(self) -> Report:
         """What it says."""
-        return Report(self.trained, tuple(s.suspect() for s in self.suspects), self.interrupted)
+        suspects = tuple(s.suspect() for s in self.suspects)
+        return Report(self.trained, suspects, self.interrupted, self.preempted)
 
 
 class VerdictMessage(_Message):
@@ -158,16 +165,23 @@ class VerdictMessage(_Message):
     trained: bool
     suspects: Annotated[list[SuspectMessage], Field(max_length=10_000)]
     final: _Text
+    preempted: bool
 
     @classmethod
     def of(cls, verdict: Verdict) -> VerdictMessage:
         """The message that says `verdict`."""
         said = [SuspectMessage.of(suspect) for suspect in verdict.suspects[:10]]
-        return cls(trained=verdict.trained, suspects=said, final=verdict.final)
+        return cls(
+            trained=verdict.trained,
+            suspects=said,
+            final=verdict.final,
+            preempted=verdict.preempted,
+        )
 
     def verdict(self) -> Verdict:
         """What it says."""
-        return Verdict(self.trained, tuple(s.suspect() for s in self.suspects), self.final)
+        suspects = tuple(s.suspect() for s in self.suspects)
+        return Verdict(self.trained, suspects, self.final, self.preempted)
 
 
 Message = Annotated[
