@@ -139,7 +139,8 @@ class KeyValueStore:
 
     def tell_preempted(self, number: int) -> None:
         """Say that a process will be taken away, for those that watch with this number."""
-        self._client.key_value_set(f"{_PREEMPTED}/{number}/notice", "", allow_overwrite=True)
+        key = f"{_PREEMPTED}/{number}/notice/{self._group.process_index}"
+        self._client.key_value_set(key, "")
 
     def is_preempted(self, number: int) -> bool:
         """Whether a process has said so."""

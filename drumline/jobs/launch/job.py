@@ -399,7 +399,10 @@ class _Job:
         return Child(task, self._options.command, told, self._logs.log(task, number), address)
 
     def _title(self, attempt: int) -> str:
-        restart = f" (restart {attempt} of {self._options.max_restarts})" if attempt else ""
+        allowed = self._options.max_restarts
+        # A job that has asked to be started again may be so more often.
+        of = f" of {allowed}" if attempt <= allowed else ""
+        restart = f" (restart {attempt}{of})" if attempt else ""
         return f"drumline launch{restart}, logs in {shown(self._logs.path)}"
 
     def _used_up(self, restarts: int) -> str:
