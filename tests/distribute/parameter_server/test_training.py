@@ -201,12 +201,12 @@ def test_functions_run_where_there_are_data_until_all_have_ended(two):
         scheduled.extend(coordinator.schedule(draw, (numbers,)) for _ in range(20))
         coordinator.join()
 
-    coordinator.goes_on_at_end = True
+    coordinator.continues_at_end = True
     try:
         with pytest.raises(dl.distribute.parameter_server.OutOfRangeError, match="has ended"):
             more_than_there_are()
     finally:
-        coordinator.goes_on_at_end = False
+        coordinator.continues_at_end = False
     found = [each.fetch() for each in scheduled if repr(each) == "<RemoteValue: ready>"]
     assert sorted(map(int, found)) == sorted([*range(2), *range(7)])
     again = iter(coordinator.create_per_worker_dataset(lambda: dl.data.Dataset.range(3)))

@@ -127,9 +127,9 @@ class ClusterCoordinator:
         strategy: whose workers to use.
 
     Attributes:
-        goes_on_at_end: whether functions whose worker's dataset has ended run on workers that have
-            data still, and fail with an `OutOfRangeError` when none has. By default they fail with
-            the first dataset that ends, as in TensorFlow.
+        continues_at_end: whether functions whose worker's dataset has ended run on workers that
+            have data still, and fail with an `OutOfRangeError` when none has. By default they fail
+            with the first dataset that ends, as in TensorFlow.
 
     Raises:
         TypeError: if it is no `ParameterServerStrategy`.
@@ -148,7 +148,7 @@ class ClusterCoordinator:
 
     def _start(self, strategy: ParameterServerStrategy) -> None:
         self._strategy = strategy
-        self.goes_on_at_end = False
+        self.continues_at_end = False
         self.session = strategy.session
         self.queue = ClosureQueue(gate=_gate_of(strategy), abandon=self._abandon_round)
         self.commands = ReplayedCommands()
@@ -275,12 +275,12 @@ class ClusterCoordinator:
         self._make_on_workers(command.key, lambda _: command)
         iterator = PerWorkerIterator(number, dataset)
         for worker in self._workers:
-            worker.begin_anew()
+            worker.begin_again()
         self._discarded.watch(iterator, ("iterator", number))
         return iterator
 
     def all_at_end(self) -> bool:
-        """Whether no worker has data any more, where it goes on at the end of datasets."""
+        """Whether no worker has data any more, where it continues at the end of datasets."""
         return all(worker.at_end for worker in self._workers)
 
     def counts(self) -> dict[str, Any]:

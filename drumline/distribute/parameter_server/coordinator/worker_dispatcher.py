@@ -9,8 +9,8 @@ A worker is lost when its connection ends: its closures go back to the queue, an
 to reach it again, with one warning (`UnreachableWarning`) if that takes long. A closure is ended
 once: whoever removes it from those that run, under the lock, ends it.
 
-Where the coordinator goes on at the end of datasets, a worker whose own has ended gives its
-closures back and takes no more, until it is to iterate anew.
+Where the coordinator continues at the end of datasets, a worker whose own has ended gives its
+closures back and takes no more, until it is to iterate again.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class WorkerDispatcher:
         """Wait for the thread, after the queue was stopped."""
         self._thread.join()
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """Take closures again: they draw from an iterator that has just begun."""
         with self._room:
             was_at_end, self.at_end = self.at_end, False
@@ -401,7 +401,7 @@ class WorkerDispatcher:
 
     def _data_ended(self, closure: ScheduledClosure, error: Exception) -> None:
         """The worker has no element for a closure: others may have."""
-        if not self._coordinator.goes_on_at_end:
+        if not self._coordinator.continues_at_end:
             self._ended(closure, error)
             return
         with self._room:
