@@ -9,7 +9,6 @@ from typing import Any
 
 from drumline import distribute
 from drumline.distribute.cluster_resolver import ClusterSpec, TFConfigClusterResolver
-from drumline.distribute.parameter_server.strategy import ParameterServerStrategy
 
 _UNSET = object()
 _INSTEAD = {
@@ -46,10 +45,12 @@ class RunConfig:
         keep_checkpoint_max: how many checkpoints are kept; 0 or None for all.
         keep_checkpoint_every_n_hours: must be the default.
         log_step_count_steps: after how many steps the loss is logged; None for never.
-        train_distribute: the strategy of `Estimator.train`.
+        train_distribute: the strategy of `Estimator.train`. In a cluster with the job ``"ps"`` it
+            may be left out: parameter servers keep the variables then.
         device_fn: must be None: strategies place variables.
         protocol: must be None: processes speak TCP.
-        eval_distribute: that of `Estimator.evaluate`.
+        eval_distribute: that of `Estimator.evaluate`; with a `ParameterServerStrategy` the
+            process that calls it evaluates, as in TensorFlow.
         experimental_distribute: must be None: give the strategies themselves.
         experimental_max_worker_delay_secs: must be None: workers start together.
         session_creation_timeout_secs: without effect: there are no sessions.
@@ -58,8 +59,7 @@ class RunConfig:
     Raises:
         ValueError: both ``save_checkpoints_steps`` and ``save_checkpoints_secs`` are given, or a
             number is negative.
-        NotImplementedError: for a strategy of parameter servers, and for options that would have no
-            effect.
+        NotImplementedError: for options that would have no effect.
     """
 
     def __init__(
@@ -135,6 +135,9 @@ class RunConfig:
         self.log_step_count_steps = log_step_count_steps
         self.train_distribute = train_distribute
         self.eval_distribute = eval_distribute
+        self._read_task(described)
+
+    def _read_task(self, described: dict[str, Any]) -> None:
         resolver = TFConfigClusterResolver()
         cluster = resolver.cluster_spec()
         self._in_cluster = bool(cluster.jobs)
@@ -147,6 +150,18 @@ class RunConfig:
         self.global_id_in_cluster = self._global_id(cluster)
         # As in TensorFlow an evaluator is no part of the cluster that trains.
         self.cluster_spec = ClusterSpec({}) if self.task_type == "evaluator" else cluster
+
+    def of_this_task(self) -> RunConfig:
+        """The same for the task that ``TF_CONFIG`` says now, in another process than it was made.
+
+        Without the variable it is this one: a worker that knows no task has its chief's.
+        """
+        described = _described()
+        if not described.get("cluster"):
+            return self
+        made = copy.copy(self)
+        made._read_task(described)
+        return made
 
     @property
     def model_dir(self) -> str | None:
@@ -253,10 +268,5 @@ def _check_alone(task: dict[str, Any]) -> None:
 def _check(strategy: Any) -> None:
     if strategy is None:
         return
-    if isinstance(strategy, ParameterServerStrategy):
-        raise NotImplementedError(
-            "RunConfig: Estimators do not run on parameter servers here; use "
-            "tf.distribute.MultiWorkerMirroredStrategy()."
-        )
     if not isinstance(strategy, distribute.Strategy):
         raise TypeError(f"RunConfig: {strategy!r} is no strategy")

@@ -13,9 +13,12 @@ import keras
 import numpy as np
 
 from drumline import summary
+from drumline.distribute import ParameterServerStrategy
 from drumline.estimator.config import RunConfig
 from drumline.estimator.hooks import Hooks
-from drumline.estimator.model_run import ModelRun
+from drumline.estimator.model_run import ModelRun, RunInput
+from drumline.estimator.servers.server_run import ServerRun
+from drumline.estimator.servers.tasks import leading_strategy, serve, serves, trains_on_servers
 from drumline.estimator.spec import ModeKeys, prediction_rows
 from drumline.estimator.train_loop import TrainLoop, saved_step, saved_values
 from drumline.estimator.values import ARRAYS, ModelValues
@@ -138,6 +141,9 @@ class Estimator:
     ) -> Estimator:
         """Train from the latest checkpoint on, and save.
 
+        With parameter servers the chief trains; workers and servers serve it until its program
+        ends.
+
         Args:
             input_fn: gives a dataset of ``(features, labels)``; it may take ``mode``, ``params``,
                 ``config`` and, under a strategy, ``input_context``. Each replica is given whole
@@ -159,16 +165,23 @@ class Estimator:
         for name, value in (("steps", steps), ("max_steps", max_steps)):
             if value is not None and value <= 0:
                 raise ValueError(f"Must specify {name} > 0, given: {value}")
+        if serves(self._config):
+            options = {"params": self.params, "config": self._config}
+            serve(self._config, RunInput(input_fn, ModeKeys.TRAIN, options, self.values))
+            return self
         latest = self.latest_checkpoint()
         if max_steps is not None and latest is not None and saved_step(latest) >= max_steps:
             _log.info("Skipping training since max_steps has already saved.")
             return self
         if self._config.tf_random_seed is not None:
             keras.utils.set_random_seed(self._config.tf_random_seed)
-        run = self._run(input_fn, ModeKeys.TRAIN, self._config.train_distribute)
+        run = self._training_run(input_fn)
         chief = run.spec.training_chief_hooks if self._config.is_chief else ()
         all_hooks = Hooks(
-            [*(hooks or ()), *run.spec.training_hooks, *chief], self.values, run.watched
+            [*(hooks or ()), *run.spec.training_hooks, *chief],
+            self.values,
+            run.watched,
+            run.read,
         )
         if latest is None and self._warm_start is not None:
             warm_start(self._warm_start, run.graph.variables, saved_values)
@@ -299,8 +312,20 @@ class Estimator:
             all_hooks.end()
 
     def _run(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> ModelRun:
+        # As TensorFlow's, evaluations beside parameter servers are those of one process.
+        if isinstance(strategy, ParameterServerStrategy):
+            strategy = None
         return ModelRun(
             self._model_fn, input_fn, mode, strategy, self.params, self._config, self.values
+        )
+
+    def _training_run(self, input_fn: Callable[..., Any]) -> ModelRun:
+        config = self._config
+        if not trains_on_servers(config):
+            return self._run(input_fn, ModeKeys.TRAIN, config.train_distribute)
+        strategy = leading_strategy(config, self.values)
+        return ServerRun(
+            self._model_fn, input_fn, ModeKeys.TRAIN, strategy, self.params, config, self.values
         )
 
     def _saved_values(self) -> dict[str, np.ndarray]:

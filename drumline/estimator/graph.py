@@ -14,12 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import keras
 
 from drumline._changes import full_name, note
 from drumline.distribute import Variable, get_strategy
 from drumline.estimator.values import ModelValues
 from drumline.keras import internals
+from drumline.training.keras_internals import get_stateless_scope
+from drumline.training.state_scope import StateScope
 
 _WHY = "a model_fn is called again for each trace, and gets the variables of its first call"
 _OFF = "do not use dl.estimator or tf.estimator"
@@ -85,6 +88,9 @@ class ModelGraph:
         checkpoint: of what `saved` gives; None until model_fn was called.
         keep_checkpoints: how many; None for all.
         spans_processes: whether several processes make its steps.
+        on_servers: whether its variables are on parameter servers, which apply its gradients.
+        is_traced: whether its first call is traced, so that there is nothing to undo.
+        rates: optimizers with a function that gives the learning rate, where `on_servers`.
         local: those of metrics, which no checkpoint holds, by their ids.
     """
 
@@ -96,6 +102,9 @@ class ModelGraph:
         self.checkpoint: Any = None
         self.keep_checkpoints: int | None = None
         self.spans_processes = False
+        self.on_servers = self.is_traced = False
+        self.rates: list[tuple[Any, Callable[[], Any]]] = []
+        self._optimizers: dict[int, Any] = {}
         self.global_step = values.global_step()
         self.variables: dict[str, Any] = {"global_step": self.global_step}
         self._initial: list[tuple[Any, Any]] = []
@@ -118,6 +127,10 @@ class ModelGraph:
         """
         with self.call() as call:
             yield call
+        self.built()
+
+    def built(self) -> None:
+        """The first call has ended: its assignments are undone."""
         self._built = True
         for variable, value in self._initial:
             if variable.value is not value:
@@ -135,6 +148,22 @@ class ModelGraph:
         finally:
             _running.call = before
 
+    @property
+    def is_building(self) -> bool:
+        """Whether the first call has not ended."""
+        return not self._built
+
+    def settle(self) -> None:
+        """Wait for the steps that have begun; where there are servers, several run at a time."""
+
+    def optimizer_of(self, optimizer: Any) -> Any:
+        """The optimizer that the servers know: of all with the same counter, the first.
+
+        Each trace of model_fn makes other optimizers, of the same variables.
+        """
+        counter = optimizer.variables[0]
+        return self._optimizers.setdefault(id(counter), optimizer)
+
     def known(self, name: str) -> Any:
         """The variable that has a name; None if it is to be made now.
 
@@ -145,13 +174,16 @@ class ModelGraph:
         if found is None and self._built:
             raise ValueError(
                 f"model_fn makes the variable {name!r}, which its first call has not made: it must "
-                "make the same variables at each call, whatever its input's values"
+                "make the same variables at each call, whatever its batch. It is called for each "
+                "form of the batches: let no condition on features, time or a counter of its own "
+                "choose its layers, and drop a smaller last batch (batch(..., "
+                "drop_remainder=True)) if it is another model for it."
             )
         return found
 
     def note_initial(self, variable: Any) -> None:
         """Note with which value a variable is made."""
-        if not self._built:
+        if not self._built and not self.is_traced:
             self._initial.append((variable, variable.value))
 
 
@@ -179,7 +211,7 @@ class ModelCall:
     @property
     def building(self) -> bool:
         """Whether it is the first call, which makes the variables."""
-        return not self.graph._built
+        return self.graph.is_building
 
     @property
     def replicas(self) -> int:
@@ -213,6 +245,21 @@ class ModelCall:
         return f"{name}_{count}" if count else name
 
 
+@contextlib.contextmanager
+def _created_at_once(call: ModelCall | None) -> Iterator[None]:
+    """A block in which a traced first call makes variables that have values already."""
+    scope = get_stateless_scope()
+    if call is None or not call.building or not isinstance(scope, StateScope):
+        yield
+        return
+    before, scope.creates = scope.creates, True
+    try:
+        with jax.ensure_compile_time_eval():
+            yield
+    finally:
+        scope.creates = before
+
+
 @functools.cache
 def _install() -> None:
     """Have Keras's variables be given again within calls of a model_fn, once."""
@@ -233,13 +280,15 @@ def _install() -> None:
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         call = _running.call
         if call is None or not call.was_given(self):
-            begin(self, *args, **kwargs)
+            with _created_at_once(call):
+                begin(self, *args, **kwargs)
             return
         shape = kwargs.get("shape", args[1] if len(args) > 1 else None)
         if shape is not None and tuple(shape) != tuple(self.shape):
             raise ValueError(
                 f"model_fn makes the variable {self.path!r} with the shape {tuple(shape)}, and has "
-                f"made it with {tuple(self.shape)} at first"
+                f"made it with {tuple(self.shape)} at first: it must make the same variables at "
+                "each call, whatever its batch. Let no shape depend on the batch's size."
             )
 
     @functools.wraps(initialize)
@@ -247,6 +296,21 @@ def _install() -> None:
         initialize(self, value)
         if _running.call is not None:
             _running.call.graph.note_initial(self)
+
+    apply = internals.BaseOptimizer.apply
+
+    @functools.wraps(apply)
+    def applied(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        call = _running.call
+        if call is None or not call.graph.on_servers:
+            return apply(self, grads, trainable_variables)
+        optimizer = call.graph.optimizer_of(self)
+        if not optimizer.built and trainable_variables is not None:
+            # Here, and not where the gradients arrive: its variables get their names in model_fn.
+            trainable_variables = list(trainable_variables)
+            with keras.name_scope(optimizer.name, caller=optimizer):
+                optimizer.build(trainable_variables)
+        return apply(optimizer, grads, trainable_variables)
 
     add = keras.Metric.add_variable
 
@@ -262,6 +326,7 @@ def _install() -> None:
         (variable, "__init__", init),
         (variable, "_initialize", initialized),
         (keras.Metric, "add_variable", added),
+        (internals.BaseOptimizer, "apply", applied),
     ):
         setattr(owner, name, method)
         note("Keras", full_name(owner, name), _WHY, _OFF)

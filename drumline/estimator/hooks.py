@@ -134,6 +134,11 @@ class StopAtStepHook(SessionRunHook):
         self._last_step = last_step
         self._step: Any = None
 
+    @property
+    def last_step(self) -> int | None:
+        """The global step at which it ends the training; None if it is not known yet."""
+        return self._last_step
+
     def begin(self) -> None:
         self._step = get_global_step()
 
@@ -183,6 +188,7 @@ class Hooks:
         values: what steps compute with.
         of_steps: gives the values of a hook's `step_tensors` in the last step; None if there are
             none.
+        read: gives a variable's value after the last step; by default what it is now.
 
     Raises:
         TypeError: one is no hook.
@@ -193,9 +199,11 @@ class Hooks:
         hooks: Iterable[Any],
         values: ModelValues,
         of_steps: Callable[[Any], Any] | None = None,
+        read: Callable[[Any], Any] | None = None,
     ):
         self._values = values
         self._of_steps = of_steps
+        self._read = values.as_numpy if read is None else read
         self._hooks = list(hooks)
         for each in self._hooks:
             if not isinstance(each, SessionRunHook):
@@ -212,6 +220,12 @@ class Hooks:
     def add(self, hook: SessionRunHook) -> None:
         """Add one of the Estimator's own."""
         self._hooks.append(hook)
+
+    @property
+    def last_step(self) -> int | None:
+        """The global step at which a `StopAtStepHook` ends the loop, if one does."""
+        known = [hook.last_step for hook in self._hooks if isinstance(hook, StopAtStepHook)]
+        return min((step for step in known if step is not None), default=None)
 
     def begin(self) -> None:
         """Before the variables have values."""
@@ -233,6 +247,8 @@ class Hooks:
         for hook, fetches in wanted:
             if hook.tensors is not None:
                 results = self._of_step(hook)
+            elif fetches is None or isinstance(fetches, keras.Variable):
+                results = self._fetched(fetches)
             else:
                 results = self._values.map(self._fetched, fetches)
             hook.after_run(context, SessionRunValues(results))
@@ -255,8 +271,10 @@ class Hooks:
             )
         left = iter(found)
         return self._values.map(
-            lambda leaf: self._values.as_numpy(
-                leaf if isinstance(leaf, keras.Variable) else next(left)
+            lambda leaf: (
+                self._read(leaf)
+                if isinstance(leaf, keras.Variable)
+                else self._values.as_numpy(next(left))
             )[()],
             hook.tensors,
         )
@@ -269,7 +287,7 @@ class Hooks:
                 f"SessionRunArgs: hooks fetch variables, not {type(leaf).__name__}: a step's "
                 "tensors are gone after it. Keep the value in a variable that model_fn assigns."
             )
-        return self._values.as_numpy(leaf)[()]
+        return self._read(leaf)[()]
 
 
 def _fetches(asked: SessionRunArgs | None) -> Any:

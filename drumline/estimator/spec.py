@@ -72,8 +72,9 @@ class EstimatorSpec(_Fields):
             raise ValueError(f"EstimatorSpec: mode {mode!r} is none of tf.estimator.ModeKeys")
         if mode == ModeKeys.TRAIN and train_op is None:
             raise ValueError(
-                "Missing train_op: in ModeKeys.TRAIN give what optimizer.minimize(loss, "
-                "tf.compat.v1.train.get_or_create_global_step()) returns."
+                "Missing train_op: in ModeKeys.TRAIN give what updates the variables: "
+                "optimizer.apply_gradients(...) of a Keras optimizer, or, with tf.estimator, "
+                "optimizer.minimize(loss, tf.compat.v1.train.get_or_create_global_step())."
             )
         if mode != ModeKeys.PREDICT and loss is None:
             raise ValueError(f"Missing loss: the mode {mode!r} needs one.")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from drumline.estimator.estimator import Estimator
 from drumline.estimator.hooks import CheckpointSaverListener
+from drumline.estimator.servers.tasks import serves
 from drumline.estimator.train_loop import saved_step
 
 _log = logging.getLogger("drumline")
 _POLL_SECONDS = 1.0
+_WARN_SECONDS = 60.0
+"""How often an evaluator says that it waits for the first checkpoint."""
 
 
 class TrainSpec:
@@ -131,7 +135,8 @@ def train_and_evaluate(
     """Train and evaluate in turn; in a cluster of ``TF_CONFIG``, what this task is for.
 
     Without a cluster checkpoints are evaluated after they are saved, the last one always. In one,
-    chief and workers train, and the evaluator evaluates each new checkpoint until ``max_steps``.
+    chief and workers train, parameter servers serve, and the evaluator evaluates each new
+    checkpoint until that of ``max_steps``; without it until it is killed, as TensorFlow's.
 
     Args:
         estimator: an `Estimator`.
@@ -151,7 +156,7 @@ def train_and_evaluate(
     config = estimator.config
     if not config.in_cluster:
         return _alone(estimator, train_spec, eval_spec)
-    if config.task_type in ("chief", "master", "worker"):
+    if config.task_type in ("chief", "master", "worker") or serves(config):
         estimator.train(
             train_spec.input_fn,
             hooks=train_spec.hooks,
@@ -163,8 +168,9 @@ def train_and_evaluate(
         _evaluate_until(estimator, train_spec.max_steps, eval_spec)
         return None
     raise ValueError(
-        f"train_and_evaluate: TF_CONFIG's task is {config.task_type!r}, which no Estimator runs "
-        "here: there are chief, worker and evaluator."
+        f"train_and_evaluate: TF_CONFIG's task is {config.task_type!r}, which is for training on "
+        "parameter servers, and RunConfig(train_distribute=) is another strategy: leave it out, or "
+        "give a ParameterServerStrategy."
     )
 
 
@@ -185,6 +191,7 @@ def _evaluate_until(estimator: Estimator, max_steps: int | None, spec: EvalSpec)
     """Evaluate each new checkpoint until that of ``max_steps``."""
     time.sleep(spec.start_delay_secs)
     evaluated = None
+    warned_at = -math.inf
     while True:
         began = time.monotonic()
         latest = estimator.latest_checkpoint()
@@ -201,6 +208,14 @@ def _evaluate_until(estimator: Estimator, max_steps: int | None, spec: EvalSpec)
                 return
             time.sleep(max(0.0, spec.throttle_secs - (time.monotonic() - began)))
         else:
+            if latest is None and began - warned_at >= _WARN_SECONDS:
+                warned_at = began
+                _log.warning(
+                    "The evaluator waits: there is no checkpoint in model_dir %r yet. If the "
+                    "chief has saved some, give both the same model_dir, on a file system that "
+                    "they share.",
+                    estimator.model_dir,
+                )
             time.sleep(min(_POLL_SECONDS, spec.throttle_secs or _POLL_SECONDS))
 
 

@@ -18,18 +18,24 @@ from drumline.estimator.training_hooks import (
     StepCounterHook,
 )
 from drumline.training.checkpoint import file_format
+from drumline.training.checkpoint.external_transfer import ExternalStoreReader
 
 _log = logging.getLogger("drumline")
+_END = object()
 _AGREE_EVERY = 100
 """After how many steps several processes agree whether it is time for a checkpoint."""
 
 
 def saved_values(path: str) -> dict[str, Any]:
-    """The values of the variables in a checkpoint, by name."""
-    found = file_format.read(path).arrays
+    """The values of the variables in a checkpoint, by name; also those in servers' files."""
+    contents = file_format.read(path)
+    found = dict(contents.arrays)
+    if contents.kept is not None:
+        servers = ExternalStoreReader(path, contents.kept)
+        found.update({place: servers.read(place) for place in contents.kept.entries})
     return {
-        name.removeprefix("variables/").removesuffix("/variables/0"): value
-        for name, value in found.items()
+        place.removeprefix("variables/").removesuffix("/variables/0"): value
+        for place, value in found.items()
     }
 
 
@@ -71,6 +77,9 @@ class TrainLoop:
             self._writer = summary.create_file_writer(config.model_dir)
             if config.log_step_count_steps is not None:
                 hooks.add(StepCounterHook(config.log_step_count_steps, summary_writer=self._writer))
+        self._began = 0
+        self._loss: float | None = None
+        self._unread: tuple[Any, int] | None = None
         self._saved = -1
         self._saved_at = time.monotonic()
 
@@ -110,24 +119,63 @@ class TrainLoop:
         self._hooks.end()
 
     def _steps(self, step: int, last: int | None, stop: bool) -> tuple[float | None, int]:
-        began, loss, value = step, None, None
-        for batch in self._run.batches():
-            if stop or (last is not None and step >= last):
+        self._began = step
+        batches = self._run.batches()
+        while not stop and (last is None or step < last):
+            self._run.pause_at(self._pause(last))
+            batch = next(batches, _END)
+            if batch is _END:
                 break
-            loss, stop = self._hooks.run(lambda batch=batch: self._run.step(batch))  # type: ignore[misc]
-            step = self._global_step()
-            value = float(loss)
-            if math.isnan(value):
-                raise NanLossDuringTrainingError
-            every = self._config.log_step_count_steps
-            if every and (step - began) % every == 1 % every:
-                _log.info("loss = %g, step = %d", value, step)
-            if self._writer is not None and step % self._config.save_summary_steps == 0:
-                with self._writer.as_default():
-                    summary.scalar("loss", value, step=step)
+            step, stop = self._one(batch)
             if self._is_due(step):
-                stop = self._save(step) or stop
-        return value, step
+                step, stops = self._rest()
+                stop = self._save(step) or stop or stops
+            elif last is not None and step >= last:
+                step = self._rest()[0]
+        step = self._rest()[0]
+        return self._loss, step
+
+    def _one(self, batch: Any) -> tuple[int, bool]:
+        """Make a step; the global step, and whether a hook ends the loop.
+
+        The loss is read when the next step has begun, so that a device need not wait for the loop.
+        """
+        loss, stop = self._hooks.run(lambda: self._run.step(batch))
+        step = self._global_step()
+        before, self._unread = self._unread, (loss, step)
+        self._note(before)
+        return step, stop
+
+    def _note(self, unread: tuple[Any, int] | None) -> None:
+        """Look at the loss of a step, which may run still; log and write it."""
+        if unread is None:
+            return
+        loss, step = unread
+        self._loss = value = float(loss)
+        if math.isnan(value):
+            raise NanLossDuringTrainingError
+        every = self._config.log_step_count_steps
+        if every and (step - self._began) % every == 1 % every:
+            _log.info("loss = %g, step = %d", value, step)
+        if self._writer is not None and step % self._config.save_summary_steps == 0:
+            with self._writer.as_default():
+                summary.scalar("loss", value, step=step)
+
+    def _rest(self) -> tuple[int, bool]:
+        """End the steps that have begun; the global step, and whether a hook ends the loop."""
+        stops = False
+        for batch in self._run.rest():
+            stops = self._one(batch)[1] or stops
+        unread, self._unread = self._unread, None
+        self._note(unread)
+        return self._run.count_steps(), stops
+
+    def _pause(self, last: int | None) -> int | None:
+        """Beyond which global step none may begin yet: the next checkpoint's, or the last one."""
+        every = self._config.save_checkpoints_steps if self._saves else None
+        due = None if every is None else self._saved + int(every)
+        known = [step for step in (last, due, self._hooks.last_step) if step is not None]
+        return min(known, default=None)
 
     def _is_due(self, step: int) -> bool:
         """Whether to save a checkpoint now: the same in all processes."""

@@ -169,6 +169,8 @@ class CheckpointSaverHook(SessionRunHook):
         return int(self._graph.values.as_numpy(self._graph.global_step))
 
     def _save(self, step: int) -> bool:
+        self._graph.settle()
+        step = self._step()
         for listener in self._listeners:
             listener.before_save(None, step)
         self._manager.save(checkpoint_number=step)

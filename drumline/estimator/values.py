@@ -25,10 +25,13 @@ class ModelValues:
 
     Attributes:
         counts_steps: whether the step adds 1 to the global step, as here; else ``train_op`` does.
+        traces_first_call: whether, with parameter servers, the first call is traced as the others;
+            else it runs, and may compute what variables begin with.
         module: the name of the module for messages.
     """
 
     counts_steps = True
+    traces_first_call = True
     module = "dl.estimator"
 
     def check_strategy(self, strategy: Any) -> None:
@@ -69,6 +72,18 @@ class ModelValues:
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A step without a strategy, compiled."""
         return distribute.function(function)
+
+    def arrays(self, nested: Any) -> Any:
+        """Nested values with arrays in their place, as workers of parameter servers get them."""
+        return nested
+
+    def of_arrays(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of arrays that calls one of these values."""
+        return function
+
+    def parameter_servers(self, resolver: Any) -> Any:
+        """A `ParameterServerStrategy` for steps of this kind, over a resolver's cluster."""
+        return distribute.ParameterServerStrategy(resolver)
 
     def global_step(self) -> Any:
         """A new variable that counts steps."""

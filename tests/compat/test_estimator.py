@@ -166,15 +166,26 @@ def test_what_a_model_fn_lacks_is_named(tmp_path):
 
     with pytest.raises(ValueError, match="makes the variable 'weight_1', which its first call"):
         tf.estimator.Estimator(changing, tmp_path / "a").train(input_fn)
-    with pytest.raises(ValueError, match="should return an EstimatorSpec, not NoneType"):
+    with pytest.raises(ValueError, match="not NoneType: .*'train', and has to give a loss and a"):
         tf.estimator.Estimator(lambda features, labels: None, tmp_path / "b").train(input_fn)
     with pytest.raises(ValueError, match="gives no batch"):
         estimator(tmp_path / "c").train(lambda: tf.data.Dataset.from_tensor_slices(ROWS).take(0))
     with pytest.raises(ValueError, match="Could not find trained model"):
         estimator(tmp_path / "d").evaluate(input_fn)
-    servers = object.__new__(tf.distribute.ParameterServerStrategy)
-    with pytest.raises(NotImplementedError, match="MultiWorkerMirroredStrategy"):
-        tf.estimator.RunConfig(train_distribute=servers)
+
+    def without_mode(features, labels):
+        return model_fn(features, labels, MODES.TRAIN, {"rate": 0.1})
+
+    fixed = tf.estimator.Estimator(without_mode, tmp_path / "e").train(input_fn, steps=1)
+    with pytest.raises(ValueError, match="let it take the argument `mode`, and pass it on"):
+        fixed.evaluate(input_fn)
+
+    def learns_only(features, labels, mode):
+        return without_mode(features, labels) if mode == MODES.TRAIN else None
+
+    trained = tf.estimator.Estimator(learns_only, tmp_path / "f").train(input_fn, steps=1)
+    with pytest.raises(ValueError, match="called for the mode 'infer', and has to give predictio"):
+        next(trained.predict(input_fn))
 
 
 def test_a_loss_that_is_not_a_number_ends_the_training(tmp_path):

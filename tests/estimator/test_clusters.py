@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -14,9 +15,10 @@ from tests.estimator import worker_task
 from tests.ports import free_addresses
 
 
-def ended(folder, cluster, tasks):
+def ended(folder, cluster, tasks, strategy):
     """What the tasks print, run at once."""
     started = []
+    folder.mkdir()
     try:
         for job, index in tasks:
             config = {"cluster": cluster, "task": {"type": job, "index": index}}
@@ -25,7 +27,7 @@ def ended(folder, cluster, tasks):
                 "TF_CONFIG": json.dumps(config),
                 "DRUMLINE_CLUSTER_TOKEN": TOKEN,
             }
-            command = [sys.executable, "-m", "tests.estimator.worker_task", str(folder)]
+            command = [sys.executable, "-m", "tests.estimator.worker_task", str(folder), strategy]
             pipe = subprocess.PIPE
             started.append(
                 subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
@@ -43,7 +45,7 @@ def test_two_workers_and_an_evaluator_give_what_two_devices_give(tmp_path):
     chief, worker, evaluator = free_addresses(3)
     cluster = {"chief": [chief], "worker": [worker], "evaluator": [evaluator]}
     tasks = [("chief", 0), ("worker", 0), ("evaluator", 0)]
-    said = ended(tmp_path / "two", cluster, tasks)
+    said = ended(tmp_path / "two", cluster, tasks, "MultiWorkerMirroredStrategy")
     assert [words[:4] for words in said] == [
         ["ended", "chief", "0", "True"],
         ["ended", "worker", "0", "False"],
@@ -67,6 +69,36 @@ def test_two_workers_and_an_evaluator_give_what_two_devices_give(tmp_path):
         losses[worker_task.STEPS]["loss"], rel=1e-4
     )
     assert len(list((tmp_path / "two").glob("events.*"))) <= 1, "the chief alone writes"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "trains"),
+    [
+        ("none", {"chief 0: 0", "worker 0: 1"}),
+        pytest.param("ParameterServerStrategy", {"worker 0: 0"}, marks=pytest.mark.thorough),
+    ],
+)
+def test_chief_worker_server_and_evaluator_call_train_and_evaluate(tmp_path, strategy, trains):
+    """As TensorFlow's between-graph replication: all run the same script."""
+    tasks = [("ps", 0), ("worker", 0), ("chief", 0), ("evaluator", 0)]
+    addresses = free_addresses(len(tasks))
+    cluster = {job: [address] for (job, _), address in zip(tasks, addresses, strict=True)}
+    folder = tmp_path / "model"
+    said = ended(folder, cluster, tasks, strategy)
+    assert [words[:4] for words in said] == [
+        ["ended", job, "0", str(job == "chief")] for job, _ in tasks
+    ]
+    assert len({words[4] for words in said}) == 1, "all see the last checkpoint"
+    found = dl.estimator.Estimator(worker_task.estimator(folder).model_fn, folder)
+    assert found.get_variable_value("global_step") == worker_task.STEPS
+    assert found.latest_checkpoint() == str(folder / f"model.ckpt-{worker_task.STEPS}")
+    evaluations = dl.estimator.experimental.read_eval_metrics(folder / "eval")
+    assert worker_task.STEPS in evaluations
+    # The chief looks at one batch for its form, and is no worker of a strategy of the user's.
+    noted = {re.sub(" of [0-9]+", "", path.name) for path in folder.glob("* of *")}
+    assert trains <= noted and noted <= {*trains, "chief 0: 0"}
+    assert len({path.name.split(":")[0] for path in folder.glob("* of *")}) == 2
+    assert len(list(folder.glob("events.*"))) <= 1, "the chief alone writes"
 
 
 CLUSTER = {"chief": ["h:1"], "ps": ["h:2", "h:3"], "worker": ["h:4", "h:5"], "evaluator": ["h:6"]}

@@ -10,13 +10,13 @@ import numpy as np
 
 from drumline import distribute, estimator
 from drumline.compat.data.dataset import TensorDataset
-from drumline.compat.distribute.strategies import OfTensors
+from drumline.compat.distribute.strategies import OfTensors, ParameterServersOfTensors, step_of
 from drumline.compat.training.function import TensorFunction
 from drumline.compat.training.scopes import in_scope
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.training.variable import TensorVariable, variable_creator_scope
 from drumline.compat.v1.variables import fresh_scopes
-from drumline.compat.values.boundary import map_structure
+from drumline.compat.values.boundary import map_structure, unwrap
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
 from drumline.distribute import VariableAggregation
@@ -28,6 +28,7 @@ class TensorValues(ModelValues):
     """How tensors come into a model_fn: it makes ``tf.Variable``, and is on a tape."""
 
     counts_steps = False
+    traces_first_call = False
     module = "tf.estimator"
 
     def check_strategy(self, strategy: Any) -> None:
@@ -54,6 +55,15 @@ class TensorValues(ModelValues):
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return TensorFunction(function)
+
+    def arrays(self, nested: Any) -> Any:
+        return unwrap(nested)
+
+    def of_arrays(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return step_of(function)
+
+    def parameter_servers(self, resolver: Any) -> Any:
+        return ParameterServersOfTensors(resolver)
 
     def global_step(self) -> Any:
         return TensorVariable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 from keras import ops
@@ -16,7 +17,7 @@ from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
-from drumline.estimator.graph import GraphOp, ModelCall, running
+from drumline.estimator.graph import GraphOp, ModelCall, ModelGraph, running
 
 
 class _Momentum(keras.optimizers.SGD):
@@ -73,8 +74,35 @@ class FormerOptimizer:
     def __init__(self, name: str, rate: Any, make: Callable[[float], Any]):
         self._name = name
         self._rate = rate
-        # In a model_fn the rate may be computed of the step, and is set at each update.
-        self._optimizer = make(0.0 if running() else float(np.asarray(self._rate_now())))
+        call = running()
+        if call is None:
+            self._optimizer = make(float(np.asarray(self._rate_now())))
+        elif call.graph.on_servers:
+            self._optimizer = self._on_servers(call.graph, make)
+        else:
+            # The rate may be computed of the step, and is set at each update.
+            self._optimizer = make(0.0)
+
+    def _on_servers(self, graph: ModelGraph, make: Callable[[float], Any]) -> Any:
+        """The optimizer as parameter servers know it, with a rate that is known outside of steps.
+
+        Raises:
+            NotImplementedError: the rate is computed in the step.
+        """
+        if callable(self._rate):
+            optimizer = graph.optimizer_of(make(0.0))
+            if all(known is not optimizer for known, _ in graph.rates):
+                graph.rates.append((optimizer, self._rate))
+            return optimizer
+        try:
+            return graph.optimizer_of(make(float(np.asarray(unwrap(self._rate)))))
+        except jax.errors.ConcretizationTypeError:
+            raise NotImplementedError(
+                f"{type(self).__name__}(learning_rate={self._rate!r}): parameter servers update "
+                "variables when a step has ended, and do not know what it has computed. Give a "
+                "number, a function of the global step, or what tf.compat.v1.train's "
+                "exponential_decay and the like return."
+            ) from None
 
     def _rate_now(self) -> Any:
         return unwrap(self._rate() if callable(self._rate) else self._rate)
@@ -166,7 +194,7 @@ class FormerOptimizer:
             self._optimizer.build([variable for _, variable in pairs])
         if call is not None and call.building:
             return done
-        if callable(self._rate) or call is not None:
+        if callable(self._rate) if call is None else not call.graph.on_servers:
             self._optimizer.learning_rate = self._rate_now()
         self._optimizer.apply_gradients([pair for pair in pairs if pair[0] is not None])
         if global_step is not None:
