@@ -52,9 +52,7 @@ ROWS = {
 }
 COLUMNS = {"fit": "Keras `fit`", "loop": "custom loop", "estimator": "Estimator"}
 # Cells without a test, and why.
-REFUSED = {
-    ("parameter_server", "estimator"): "Estimators do not run on parameter servers",
-}
+REFUSED: dict[tuple[str, str], str] = {}
 EMPTY = {
     "CentralStorageStrategy": "comes with TPUs; the look-alike mirrors variables in its place",
     "TPUStrategy": "drumline has not been run on TPUs",
