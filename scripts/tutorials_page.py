@@ -9,7 +9,8 @@ what changes from run to run.
     python -m scripts.tutorials_page --update DRUMLINE.json
 
 puts notebooks that were run again in the place of what is stored of them; TensorFlow's results
-stay, and so do the limits, which must be the same. `scripts/docs_site.py` calls `page` when the documentation is built.
+stay, and so do the limits, which must be the same. `scripts/docs_site.py` calls `page` when the
+documentation is built.
 """
 
 from __future__ import annotations

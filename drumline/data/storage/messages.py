@@ -479,7 +479,7 @@ class Messages(list[_M], Generic[_M]):
         return type(self), (self._kind, list(self))
 
 
-class Entry(Generic[_M]):
+class MapEntry(Generic[_M]):
     """An entry of a map, for the functions of the package protobuf.
 
     Args:
@@ -537,9 +537,9 @@ class Entries(dict[str, _M], Generic[_M]):
     def __reduce__(self) -> Any:
         return type(self), (self._kind, self._where, dict(self))
 
-    def GetEntryClass(self) -> Callable[..., Entry[_M]]:
+    def GetEntryClass(self) -> Callable[..., MapEntry[_M]]:
         """Return what makes an entry, as functions of the package protobuf fill it."""
-        return functools.partial(Entry, self._kind, self._where)
+        return functools.partial(MapEntry, self._kind, self._where)
 
     def messages(self, deterministic: bool) -> list[tuple[int, bytes]]:
         """Return the map's entries as fields."""

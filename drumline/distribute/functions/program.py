@@ -33,6 +33,7 @@ from drumline.training.keras_internals import (
     get_stateless_scope,
     uninitialized_variables,
 )
+from drumline.training.outbox import Parcels, collecting
 from drumline.training.state_scope import StateScope, current_values
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class FirstTrace:
         types: of the arrays and of the variables, for which it was traced.
         variables: whose values are its late arguments.
         written: whose new values it gives behind the outputs.
-        outputs: their structure.
+        outputs: the structure of them with the parcels.
     """
 
     program: Any
@@ -128,7 +129,7 @@ class FirstTrace:
     def run(
         self, values: dict[int, Any], arrays: Sequence[Any]
     ) -> tuple[Any, dict[int, Any]] | None:
-        """Outputs and new values of variables; None if it was traced for other types.
+        """Outputs with parcels, and new values of variables; None if it was traced for other types.
 
         Args:
             values: of the variables, by their ids.
@@ -168,9 +169,10 @@ class FunctionProgram(WholeProgram):
 
         def trace(arrays: Sequence[Any]) -> Any:
             scopes.append(StateScope(symbol_of=symbol_of))
-            with scopes[-1] as scope:
+            with scopes[-1] as scope, collecting() as outbox:
                 outputs = self.call(arrays)
-                return outputs, [scope.value_of(variable) for variable in scope.written]
+                new = [scope.value_of(variable) for variable in scope.written]
+                return (outputs, outbox.parcels()), new
 
         program, shapes = jax.make_jaxpr(trace, return_shape=True)(list(arrays))
         scope = scopes[-1]
@@ -186,14 +188,14 @@ class FunctionProgram(WholeProgram):
             )
         return scope
 
-    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any]:
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
         if self._first_trace is not None and self._span is None:
             variables = [*self.written, *self.read]
             values = {id(v): value for v, value in zip(variables, [*written, *read], strict=True)}
             found = self._first_trace.run(values, arrays)
             if found is not None:
-                outputs, new = found
-                return outputs, [new[id(variable)] for variable in self.written]
+                (outputs, parcels), new = found
+                return outputs, [new[id(variable)] for variable in self.written], parcels
         return super().program(written, read, arrays)
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
