@@ -60,8 +60,8 @@ What `save`, `cache(directory)` and `snapshot` store has a checksum for each meb
 the description of a directory has one. Rows are compared before they are given for the first time
 in a program. A damaged part is a `dl.errors.DataLossError` that names file and byte. A damaged
 cache or snapshot is removed, so that the next pass makes it again; if that is noticed before the
-first element, the pass itself makes it again, with a warning. Compressed files have the checksums of gzip
-and of Snappy. What older releases stored has none, and is read as it is.
+first element, the pass itself makes it again, with a warning. Compressed files have the checksums
+of gzip and of Snappy. What older releases stored has none, and is read as it is.
 
 | what is said | the test, in `tests/data/storage/test_damaged_stores.py` |
 | --- | --- |
