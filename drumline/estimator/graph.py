@@ -282,6 +282,8 @@ def _install() -> None:
         if call is None or not call.was_given(self):
             with _created_at_once(call):
                 begin(self, *args, **kwargs)
+            if call is not None and call.graph.on_servers:
+                call.graph.note_initial(self)
             return
         shape = kwargs.get("shape", args[1] if len(args) > 1 else None)
         if shape is not None and tuple(shape) != tuple(self.shape):

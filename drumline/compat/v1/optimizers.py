@@ -96,7 +96,7 @@ class FormerOptimizer:
             return optimizer
         try:
             return graph.optimizer_of(make(float(np.asarray(unwrap(self._rate)))))
-        except jax.errors.ConcretizationTypeError:
+        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
             raise NotImplementedError(
                 f"{type(self).__name__}(learning_rate={self._rate!r}): parameter servers update "
                 "variables when a step has ended, and do not know what it has computed. Give a "
