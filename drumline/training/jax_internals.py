@@ -488,6 +488,7 @@ def bind(eqn: Any, operands: Sequence[Any], **changed: Any) -> list[Any]:
 
 _late_p = Primitive("drumline_late_argument")
 _late_p.def_abstract_eval(lambda *, type, number: type)
+_late_p.def_impl(lambda *, type, number: None)
 
 
 def late_argument(like: Any, number: int, trace: Any) -> Any:
@@ -497,6 +498,9 @@ def late_argument(like: Any, number: int, trace: Any) -> Any:
         like: a value of its type.
         number: of the argument, by which `run_program` takes its value.
         trace: that of the program.
+
+    Returns:
+        None within `jax.ensure_compile_time_eval`, where there are no symbols.
     """
     with under(trace):
         return _late_p.bind(type=core.typeof(like), number=number)

@@ -13,7 +13,13 @@ from typing import Any, NoReturn
 
 import jax
 
-from drumline.training.jax_internals import Tracer, ancestors, current_trace, same_value
+from drumline.training.jax_internals import (
+    Tracer,
+    ancestors,
+    current_trace,
+    is_staged,
+    same_value,
+)
 from drumline.training.keras_internals import (
     StatelessScope,
     Variable,
@@ -76,14 +82,15 @@ class StateScope(StatelessScope):
         sealed: raise `NewVariables` on the use of any other variable.
         outer: the enclosing scope; by default the one in force.
         symbol_of: ``symbol_of(value, trace)`` is what a discovered variable holds that has this
-            value; by default the value itself.
+            value, or None for the value; by default the value itself.
 
     Attributes:
         discovered: the variables that were used without having been given.
         creates: whether variables made inside get their values at once, as outside of any scope.
         taking_part: who else is to know of the trace: strategies whose steps became part of it.
         lifted: the variables for which there is a symbol, in the order of these.
-        has_stand_ins: whether a variable was read that has no value yet.
+        needs_values: whether a value was read for which there is no symbol: of a variable that has
+            none yet, or where something is computed at once.
     """
 
     def __init__(
@@ -108,7 +115,7 @@ class StateScope(StatelessScope):
         self._brought: dict[int, Any] = {}
         self.discovered: list[Variable] = []
         self.creates = False
-        self.has_stand_ins = False
+        self.needs_values = False
         self.lifted: list[Variable] = []
         self._symbol_of = symbol_of
 
@@ -138,6 +145,12 @@ class StateScope(StatelessScope):
         """Keras asks for the value of `variable`; never None, which its losses do not expect."""
         if current_trace() is not self._trace:
             self._read_within.add(id(variable))
+        if self._symbol_of is not None and not is_staged(current_trace()):
+            # Computed at once while the function is traced, what is read may become a constant.
+            self.needs_values = True
+            if id(variable) not in self._written and variable._value is not None:
+                self._discover(variable)
+                return variable._value
         value = self.state_mapping.get(id(variable))
         if value is None:
             self._discover(variable)
@@ -146,12 +159,22 @@ class StateScope(StatelessScope):
             if value is None:
                 value = variable._value
             if value is None:
-                self.has_stand_ins = True
+                self.needs_values = True
                 value = self.state_mapping[id(variable)] = _stand_in(variable)
             elif self._symbol_of is not None:
-                self.lifted.append(variable)
-                value = self.state_mapping[id(variable)] = self._symbol_of(value, self._trace)
+                value = self._symbol_for(variable, value)
         return value
+
+    def _symbol_for(self, variable: Variable, value: Any) -> Any:
+        """The symbol of a variable, or its value where there are none."""
+        assert self._symbol_of is not None
+        symbol = self._symbol_of(value, self._trace)
+        if symbol is None:
+            self.needs_values = True
+            return value
+        self.lifted.append(variable)
+        self.state_mapping[id(variable)] = symbol
+        return symbol
 
     def _brought_in(self, variable: Variable, value: Any) -> Any:
         """A symbol of a trace around this one as a symbol of this one, which open tapes see."""

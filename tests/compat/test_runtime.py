@@ -119,6 +119,38 @@ def test_precision_of_products_is_chosen():
         jax.config.update("jax_default_matmul_precision", before)
 
 
+def test_an_init_scope_assigns_at_once():
+    class Model(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.v, self.calls = tf.Variable(0), 0
+
+        @tf.function
+        def __call__(self):
+            if self.calls == 0:
+                with tf.init_scope():
+                    self.calls += 1
+                    self.v.assign_add(1)
+            return self.v + 0
+
+    model = Model()
+    assert [int(model()) for _ in range(3)] == [1, 1, 1]
+
+
+def test_a_variable_is_created_of_another_one_while_a_function_is_traced():
+    v, made = tf.Variable(3.0), []
+
+    @tf.function
+    def tripled(x):
+        if not made:
+            made.append(tf.Variable(lambda: v * 2.0))
+        return x * made[0] + v
+
+    assert float(tripled(tf.constant(1.0))) == 9.0
+    v.assign(1.0)
+    assert float(tripled(tf.constant(1.0))) == 7.0
+
+
 def test_execution_is_eager_outside_of_functions():
     found = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from drumline._backend import jax_has_started
 from drumline._changes import note, set_variable
 from drumline.distribute.cluster_resolver import ClusterResolver, ClusterSpec
 from drumline.training import jax_internals
+from drumline.training.keras_internals import outside_scopes
 
 _THREADS = "NPROC"
 _DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
@@ -271,10 +273,14 @@ def executing_eagerly() -> bool:
     return not jax_internals.is_staged(jax_internals.current_trace())
 
 
-def init_scope() -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def init_scope() -> Iterator[None]:
     """Within the block operations are computed at once, also where a function is being traced.
+
+    Variables keep what is assigned to them.
 
     Raises:
         TracerError: (JAX's) where they depend on the function's arguments.
     """
-    return jax_internals.evaluating()
+    with jax_internals.evaluating(), outside_scopes():
+        yield

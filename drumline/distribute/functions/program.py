@@ -164,8 +164,10 @@ class FunctionProgram(WholeProgram):
         types: list[Any] = []
 
         def symbol_of(value: Any, trace: Any) -> Any:
-            types.append(type_of(value))
-            return late_argument(value, len(types) - 1, trace)
+            symbol = late_argument(value, len(types), trace)
+            if symbol is not None:
+                types.append(type_of(value))
+            return symbol
 
         def trace(arrays: Sequence[Any]) -> Any:
             scopes.append(StateScope(symbol_of=symbol_of))
@@ -178,7 +180,7 @@ class FunctionProgram(WholeProgram):
         scope = scopes[-1]
         # Sums of several processes are numbered when the program is compiled, and variables that
         # were created have had no value yet.
-        if not (scope.taking_part or scope.has_stand_ins or uninitialized_variables()):
+        if not (scope.taking_part or scope.needs_values or uninitialized_variables()):
             self._first_trace = FirstTrace(
                 program,
                 [*map(type_of, arrays), *types],

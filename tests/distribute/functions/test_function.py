@@ -352,6 +352,18 @@ class TestPythonRunsOnce:
         with pytest.raises(jax.errors.TracerBoolConversionError):
             branching(np.float32(1.0))
 
+    def test_a_value_that_is_computed_with_at_once_does_not_become_a_constant(self) -> None:
+        v = dl.Variable(1.0)
+
+        @dl.function
+        def branching(x: Any) -> Any:
+            with jax.ensure_compile_time_eval():
+                is_positive = bool(v.value > 0)
+            return x if is_positive else -x
+
+        with pytest.raises(jax.errors.TracerBoolConversionError):
+            branching(np.float32(1.0))
+
     def test_a_function_that_creates_variables_is_traced_again(self) -> None:
         layer, seen = keras.layers.Dense(2), []
 
