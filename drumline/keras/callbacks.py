@@ -129,6 +129,15 @@ class TensorBoard(keras.callbacks.Callback):
         """Count batches from one."""
         self._batch = 0
 
+    def get_state(self) -> dict[str, int]:
+        """What a `fit` that continues gives to `set_state`: how many batches were counted."""
+        return {"batch": self._batch}
+
+    def set_state(self, state: Mapping[str, int]) -> None:
+        """Count on from another one's batches; the epoch's rate is that of the rest of it."""
+        self._batch = self._batches_before_epoch = state["batch"]
+        self._epoch_began = time.perf_counter()
+
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Close the files."""
         self._train.close()
