@@ -221,7 +221,7 @@ def saver_of(callback: Any, model: keras.Model) -> Saver | None:
 def _checkpoint_of(callback: Any, model: keras.Model) -> TrainingCheckpoint:
     if isinstance(callback, Checkpointing):
         return TrainingCheckpoint(model, callback.directory, callback.max_to_keep, "ckpt")
-    # Also without double_checkpoint: a damaged file must not end a job that nobody attends.
+    # Also without double_checkpoint: a damaged file must not end an unattended job.
     kept = 2
     directory = local_path(callback.backup_dir, "BackupAndRestore", "a backup")
     return TrainingCheckpoint(model, directory, kept, "latest")
