@@ -76,7 +76,7 @@ AREA = (
         VocabInfo=_both("VocabInfo") + " compat.v1.train.VocabInfo",
     ),
     *area(
-        _MODULE + "early_stopping",
+        _MODULE + "experimental.early_stopping",
         {
             name: _both(f"experimental.{name}")
             for name in (

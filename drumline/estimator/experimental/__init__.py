@@ -1,6 +1,6 @@
 """``dl.estimator.experimental``: hooks that end training early, or evaluate within it."""
 
-from drumline.estimator.early_stopping import (
+from drumline.estimator.experimental.early_stopping import (
     make_early_stopping_hook,
     read_eval_metrics,
     stop_if_higher_hook,
