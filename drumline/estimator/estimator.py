@@ -311,6 +311,25 @@ class Estimator:
         with run.graph.as_default():
             all_hooks.end()
 
+    def export_saved_model(
+        self,
+        export_dir_base: Any,
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        experimental_mode: str = ModeKeys.PREDICT,
+    ) -> bytes:
+        """Write a model for serving into a new directory; ``tf.estimator.Estimator`` does.
+
+        Raises:
+            NotImplementedError: it is an Estimator of ``dl.estimator``.
+        """
+        raise NotImplementedError(
+            "Estimators of dl.estimator write no saved models: use tf.estimator.Estimator of "
+            "drumline.compat, or keep the model in a keras.Model and use its export method."
+        )
+
     def _run(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> ModelRun:
         # As TensorFlow's, evaluations beside parameter servers are those of one process.
         if isinstance(strategy, ParameterServerStrategy):

@@ -169,6 +169,15 @@ class ModelRun:
         status.expect_partial()
         self.count_steps()
 
+    def saved_variables(self) -> dict[str, Any]:
+        """The variables that checkpoints hold, by name."""
+        return self._saved()
+
+    def predicted(self, features: Any) -> EstimatorSpec:
+        """What model_fn returns for features, for whoever traces it."""
+        with self.graph.call():
+            return self._call(features, None)
+
     def _saved(self) -> dict[str, Any]:
         """The variables that checkpoints hold: not those of metrics."""
         found, local = self.graph.variables, self.graph.local

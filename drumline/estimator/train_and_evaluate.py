@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from drumline.estimator.estimator import Estimator
+from drumline.estimator.export.exporters import Exporter
 from drumline.estimator.hooks import CheckpointSaverListener
 from drumline.estimator.servers.tasks import serves
-from drumline.estimator.train_loop import saved_step
 
 _log = logging.getLogger("drumline")
 _POLL_SECONDS = 1.0
@@ -57,14 +58,13 @@ class EvalSpec:
         steps: for how many batches; None until the data ends.
         name: of the folder of summaries.
         hooks: `SessionRunHook`s.
-        exporters: must be None.
+        exporters: `Exporter`s, or one, which are given each evaluation.
         start_delay_secs: how long an evaluator's task waits at first.
         throttle_secs: how long it is from one evaluation to the next at least.
 
     Raises:
-        TypeError: ``input_fn`` is no function.
-        ValueError: a number is out of range.
-        NotImplementedError: with exporters.
+        TypeError: ``input_fn`` is no function, or an exporter is none.
+        ValueError: a number is out of range, or two exporters have one name.
     """
 
     def __init__(
@@ -82,18 +82,41 @@ class EvalSpec:
             raise ValueError(f"Must specify steps > 0, given: {steps}")
         if start_delay_secs < 0 or throttle_secs < 0:
             raise ValueError("EvalSpec: start_delay_secs and throttle_secs must be >= 0")
-        if exporters:
-            raise NotImplementedError(
-                "EvalSpec(exporters=): after train_and_evaluate, save what is to serve with "
-                "tf.saved_model.save."
-            )
         self.input_fn = input_fn
         self.steps = steps
         self.name = name
         self.hooks = tuple(hooks or ())
-        self.exporters = ()
+        self.exporters = _exporters(exporters)
         self.start_delay_secs = start_delay_secs
         self.throttle_secs = throttle_secs
+
+
+def _exporters(given: Any) -> tuple[Exporter, ...]:
+    found = (given,) if isinstance(given, Exporter) else tuple(given or ())
+    for each in found:
+        if not isinstance(each, Exporter):
+            raise TypeError(f"`exporters` must be an Exporter, or a list of them, not {each!r}")
+        if not each.name:
+            raise ValueError(f"An exporter has no name: {each!r}")
+    names = [each.name for each in found]
+    if len(set(names)) < len(names):
+        raise ValueError(f"`exporters` must have unique names. Given: {names}")
+    return found
+
+
+def _evaluate_and_export(
+    estimator: Estimator, spec: EvalSpec, path: str, max_steps: int | None
+) -> tuple[dict[str, Any], list[Any], bool]:
+    """Evaluate a checkpoint and export it; the metrics, exports, and whether it is the last."""
+    metrics = estimator.evaluate(
+        spec.input_fn, steps=spec.steps, hooks=spec.hooks, checkpoint_path=path, name=spec.name
+    )
+    final = max_steps is None or int(metrics["global_step"]) >= max_steps
+    exports = []
+    for exporter in spec.exporters:
+        folder = os.path.join(estimator.model_dir, "export", exporter.name)
+        exports.append(exporter.export(estimator, folder, path, metrics, final))
+    return metrics, exports, max_steps is not None and final
 
 
 class _CheckpointEvaluation(CheckpointSaverListener):
@@ -107,6 +130,7 @@ class _CheckpointEvaluation(CheckpointSaverListener):
         self._evaluated: int | None = None
         self._first = True
         self.metrics: dict[str, Any] | None = None
+        self.exports: list[Any] = []
 
     def after_save(self, session: Any, global_step_value: int) -> bool:
         if self._first:
@@ -121,12 +145,13 @@ class _CheckpointEvaluation(CheckpointSaverListener):
             self._evaluate(global_step_value)
 
     def _evaluate(self, step: int) -> bool:
-        spec = self._spec
-        self.metrics = self._estimator.evaluate(
-            spec.input_fn, steps=spec.steps, hooks=spec.hooks, name=spec.name
+        latest = self._estimator.latest_checkpoint()
+        assert latest is not None
+        self.metrics, self.exports, stop = _evaluate_and_export(
+            self._estimator, self._spec, latest, self._max_steps
         )
         self._evaluated, self._evaluated_at = step, time.monotonic()
-        return self._max_steps is not None and step >= self._max_steps
+        return stop
 
 
 def train_and_evaluate(
@@ -144,7 +169,7 @@ def train_and_evaluate(
         eval_spec: how to evaluate.
 
     Returns:
-        What the last evaluation gave, and no exports; None in a cluster.
+        What the last evaluation gave, and what its exporters did; None in a cluster.
 
     Raises:
         TypeError: something is not of these classes.
@@ -184,7 +209,7 @@ def _alone(
         max_steps=train_spec.max_steps,
         saving_listeners=[*train_spec.saving_listeners, evaluation],
     )
-    return evaluation.metrics, []
+    return evaluation.metrics, evaluation.exports
 
 
 def _evaluate_until(estimator: Estimator, max_steps: int | None, spec: EvalSpec) -> None:
@@ -196,15 +221,9 @@ def _evaluate_until(estimator: Estimator, max_steps: int | None, spec: EvalSpec)
         began = time.monotonic()
         latest = estimator.latest_checkpoint()
         if latest is not None and latest != evaluated:
-            estimator.evaluate(
-                spec.input_fn,
-                steps=spec.steps,
-                hooks=spec.hooks,
-                checkpoint_path=latest,
-                name=spec.name,
-            )
+            _, _, stop = _evaluate_and_export(estimator, spec, latest, max_steps)
             evaluated = latest
-            if max_steps is not None and saved_step(latest) >= max_steps:
+            if stop:
                 return
             time.sleep(max(0.0, spec.throttle_secs - (time.monotonic() - began)))
         else:

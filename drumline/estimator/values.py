@@ -20,6 +20,36 @@ if TYPE_CHECKING:
     from drumline.estimator.graph import ModelCall
 
 
+@jax.tree_util.register_pytree_node_class
+class ClassNames:
+    """Strings of a vocabulary, by their numbers: what a compiled step gives in place of strings.
+
+    Args:
+        ids: numbers, an array of any shape.
+        names: the vocabulary.
+    """
+
+    def __init__(self, ids: Any, names: tuple[str, ...]):
+        self.ids, self.names = ids, names
+
+    def numpy(self) -> np.ndarray:
+        """The strings, bytes as objects; ``b"UNKNOWN"`` for numbers that there are not."""
+        words = np.array([*(name.encode() for name in self.names), b"UNKNOWN"], object)
+        ids = np.asarray(self.ids)
+        found = words[np.where((ids >= 0) & (ids < len(self.names)), ids, -1)]
+        return np.asarray(found, object)
+
+    def tree_flatten(self) -> tuple[tuple[Any], tuple[str, ...]]:
+        """The numbers, and the vocabulary, for JAX."""
+        return (self.ids,), self.names
+
+    @classmethod
+    def tree_unflatten(cls, names: tuple[str, ...], parts: Any) -> ClassNames:
+        """The strings again, of `tree_flatten`'s results."""
+        (ids,) = parts
+        return cls(ids, names)
+
+
 class ModelValues:
     """How arrays of drumline's come into a model_fn, and out of it; a base class for others.
 
@@ -59,7 +89,15 @@ class ModelValues:
 
     def map(self, function: Callable[[Any], Any], nested: Any) -> Any:
         """The function's results for the leaves of nested values."""
-        return jax.tree.map(function, nested)
+        return jax.tree.map(function, nested, is_leaf=lambda leaf: isinstance(leaf, ClassNames))
+
+    def array(self, leaf: Any) -> Any:
+        """A value of model_fn's as an array of JAX's."""
+        return leaf
+
+    def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of users' as one of JAX's arrays."""
+        return function
 
     def on_host(self, leaf: Any) -> Any:
         """A value of one replica, as model_fn gets it in its first call."""
@@ -67,6 +105,8 @@ class ModelValues:
 
     def as_numpy(self, leaf: Any) -> np.ndarray:
         """A variable, or a value of a step's, as an array of numpy's."""
+        if isinstance(leaf, ClassNames):
+            return leaf.numpy()
         return np.asarray(getattr(leaf, "value", leaf))
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:

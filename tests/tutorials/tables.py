@@ -133,10 +133,25 @@ def _cars(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
+def _iris(path: Path) -> None:
+    rows = 120 if path.name == "iris_training.csv" else 30
+    draws = np.random.default_rng(rows)
+    species = np.arange(rows) % 3
+    sizes = np.array([[5.0, 3.4, 1.5, 0.2], [5.9, 2.8, 4.3, 1.3], [6.6, 3.0, 5.6, 2.0]])[species]
+    sizes = (sizes + draws.normal(0, 0.2, sizes.shape)).clip(0.1).round(1)
+    lines = [f"{rows},4,setosa,versicolor,virginica"]
+    lines += [
+        ",".join([*map(str, row), str(label)]) for row, label in zip(sizes, species, strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
 TABLES: dict[str, Callable[[Path], None]] = {
     "heart.csv": _hearts,
     "petfinder-mini.zip": _pets,
     "jena_climate_2009_2016.csv.zip": _weather,
     "ecg.csv": _heartbeats,
     "auto-mpg.data": _cars,
+    "iris_training.csv": _iris,
+    "iris_test.csv": _iris,
 }

@@ -7,7 +7,7 @@ results beside the other features, under names that begin with `PREFIX`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -34,11 +34,9 @@ from drumline.compat.keras import boundaries
 from drumline.compat.v1.variables import default_name, shared
 from drumline.compat.values.boundary import from_core, map_structure, unwrap, wrap
 from drumline.compat.values.tensor import Tensor
+from drumline.estimator.premade.columns import PREFIX
 
 boundaries.install()
-
-PREFIX = "prepared_feature:"
-"""Begins the names of what was prepared for a layer."""
 
 
 class FeatureLayer(keras.Layer):
@@ -95,14 +93,24 @@ class FeatureLayer(keras.Layer):
 
     def prepare(self, features: Mapping[str, Any]) -> dict[str, Any]:
         """What the compiled step is given of features."""
-        given = unwrap_features(features)
-        made: dict[str, Any] = {}
-        for column in self._feature_columns:
-            for part, value in self._prepared(column, given).items():
-                made[f"{PREFIX}{self.name}/{column.name}/{part}"] = value
-        return made
+        return self.prepare_columns(self.name, self._feature_columns, unwrap_features(features))
 
-    def _prepared(self, column: ModelColumn, features: Mapping[str, Any]) -> dict[str, Any]:
+    @classmethod
+    def prepare_columns(
+        cls, name: str, columns: Iterable[ModelColumn], features: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What a layer of this class, name and columns is given in a step, of unwrapped features.
+
+        No layer needs to be there.
+        """
+        return {
+            f"{PREFIX}{name}/{column.name}/{part}": value
+            for column in columns
+            for part, value in cls._prepared(column, features).items()
+        }
+
+    @classmethod
+    def _prepared(cls, column: ModelColumn, features: Mapping[str, Any]) -> dict[str, Any]:
         return column.prepare(features)
 
     def _parts(self, inputs: Mapping[str, Any], column: ModelColumn) -> dict[str, Any]:
@@ -246,9 +254,10 @@ class SequenceFeatures(FeatureLayer):
                 f"sequence_categorical_column_with_*. Given: {inner or column}"
             )
 
-    def _prepared(self, column: ModelColumn, features: Mapping[str, Any]) -> dict[str, Any]:
+    @classmethod
+    def _prepared(cls, column: ModelColumn, features: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(column, SequenceNumericColumn):
-            return self._numbers(column, features)
+            return cls._numbers(column, features)
         assert isinstance(column, (EmbeddingColumn, IndicatorColumn, SharedEmbeddingColumn))
         inner = column.categorical_column
         assert isinstance(inner, SequenceCategoricalColumn)
@@ -256,7 +265,8 @@ class SequenceFeatures(FeatureLayer):
         there = None if key is None else categories(raw_feature(features, key)).there
         return {**column.prepare(features), "length": _lengths(Categories(0, there))}
 
-    def _numbers(self, column: SequenceNumericColumn, features: Any) -> dict[str, Any]:
+    @staticmethod
+    def _numbers(column: SequenceNumericColumn, features: Any) -> dict[str, Any]:
         given = raw_feature(features, column.key)
         if not isinstance(given, SparseTensor):
             given = categories(given, None) if column.default_value else Categories(given)
@@ -334,13 +344,21 @@ class LinearOfColumns(FeatureLayer):
 
     def _make_variable(self, column: Any) -> None:
         super()._make_variable(column)
-        of_ids = isinstance(column, CategoricalColumn)
-        size = column.num_buckets if of_ids else int(np.prod(column.variable_shape.as_list()))
         self._tables[f"{column.name}/weights"] = self.add_weight(
-            shape=(size, self._units), initializer="zeros", name=f"{column.name}_linear_weights"
+            shape=(self._weights_size(column), self._units),
+            initializer="zeros",
+            name=f"{column.name}_linear_weights",
         )
 
-    def _prepared(self, column: ModelColumn, features: Mapping[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def _weights_size(column: Any) -> int:
+        """How many weights a column has for each sum."""
+        if isinstance(column, CategoricalColumn):
+            return int(column.num_buckets)
+        return int(np.prod(column.variable_shape.as_list()))
+
+    @classmethod
+    def _prepared(cls, column: ModelColumn, features: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(column, BucketizedColumn):
             return CategoricalColumn.prepare(column, features)
         return column.prepare(features)

@@ -38,7 +38,35 @@ REASONS = {
 }
 """The reasons that a name can be absent for."""
 
+_REMOVED = {
+    "estimator.*BoostedTrees*": "train boosted trees by XGBoost or scikit-learn, or a "
+    "tf.estimator.DNNClassifier",
+    "estimator.experimental.KMeans": "scikit-learn's KMeans takes the same rows",
+    "estimator.experimental.LinearSDCA": 'give tf.estimator.LinearClassifier optimizer="Ftrl"',
+    "estimator.experimental.RNN*": "make a Keras model of SequenceFeatures and LSTM an Estimator, "
+    "by tf.keras.estimator.model_to_estimator",
+    "estimator.experimental.*logit_fn*": "compute logits by Keras's layers",
+    "estimator.experimental.build_raw_supervised_input_receiver_fn": "saved models are for "
+    "predictions alone: train and evaluate with the Estimator",
+    "estimator.experimental.make_stop_at_checkpoint_step_hook": "give train max_steps",
+    "estimator.tpu.*": REASONS["tpu"],
+    "estimator.inputs.*": "give a tf.data.Dataset of from_tensor_slices in input_fn",
+    "estimator.FeedFnHook": REASONS["graphs"],
+    "estimator.GlobalStepWaiterHook": REASONS["graphs"],
+    "estimator.SummarySaverHook": "RunConfig(save_summary_steps=) says when summaries are written",
+}
+"""What TensorFlow had until 2.15, and 2.21 has not: what to do in its place."""
+
 _RULES = Path(__file__).parent / "answers.txt"
+
+
+def removed(name: str) -> str | None:
+    """What to do in the place of a name that TensorFlow has removed; None if it is not known."""
+    plain = name.removeprefix("compat.v1.")
+    for pattern, instead in _REMOVED.items():
+        if fnmatch.fnmatchcase(plain, pattern):
+            return instead
+    return None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,15 @@ def _both(names: str) -> str:
 _PREFIXES = ("estimator.", "compat.v1.estimator.")
 _TRACED = (
     "model_fn is called when steps are traced, and must make the same variables each time; "
-    "checkpoints are drumline's; without export_saved_model"
+    "checkpoints are drumline's; exports are drumline's saved models, for predictions alone"
+)
+_PREMADE = tuple(
+    f"{model}{kind}"
+    for model in ("Baseline", "DNN", "DNNLinearCombined", "Linear")
+    for kind in ("Classifier", "Estimator", "Regressor")
+)
+_OWN_NAMES = (
+    "optimizers are Keras 3's, whose variables have other names; summaries are of the loss alone"
 )
 
 AREA = (
@@ -39,12 +47,89 @@ AREA = (
         differences={"TensorEstimator": _TRACED},
     ),
     *area(
+        "drumline.compat.v1.premade",
+        {name: f"estimator.{name}" for name in _PREMADE},
+        differences=dict.fromkeys(_PREMADE, _OWN_NAMES),
+    ),
+    *area(
+        "drumline.compat.v1.former_premade",
+        {f"Former{name}": f"compat.v1.estimator.{name}" for name in _PREMADE},
+        differences={
+            f"Former{name}": f"{_OWN_NAMES}; a partitioner is refused" for name in _PREMADE
+        },
+    ),
+    *area(
+        "drumline.compat.v1.premade",
+        {
+            name: _both(name)
+            for name in (
+                "BinaryClassHead",
+                "MultiClassHead",
+                "MultiLabelHead",
+                "RegressionHead",
+                "PoissonRegressionHead",
+                "LogisticRegressionHead",
+                "MultiHead",
+            )
+        },
+    ),
+    *area(
+        "drumline.compat.v1.export",
+        {
+            name: _both(f"export.{name}")
+            for name in (
+                "ServingInputReceiver",
+                "TensorServingInputReceiver",
+                "build_parsing_serving_input_receiver_fn",
+                "build_raw_serving_input_receiver_fn",
+            )
+        },
+        differences={
+            "ServingInputReceiver": "features are the receiver's tensors: there is no graph in "
+            "which they are computed of others",
+        },
+    ),
+    *area(
+        _MODULE + "export.outputs",
+        {
+            name: _both(f"export.{name}")
+            for name in (
+                "ClassificationOutput",
+                "EvalOutput",
+                "ExportOutput",
+                "PredictOutput",
+                "RegressionOutput",
+            )
+        },
+    ),
+    *area(
+        _MODULE + "export.exporters",
+        {
+            name: _both(name)
+            for name in ("BestExporter", "Exporter", "FinalExporter", "LatestExporter")
+        },
+    ),
+    *area(
+        "drumline.compat.v1.parsing_specs",
+        {
+            name: _both(name)
+            for name in ("classifier_parse_example_spec", "regressor_parse_example_spec")
+        },
+    ),
+    *area(
+        "drumline.compat.v1.premade",
+        model_to_estimator="keras.estimator.model_to_estimator "
+        "compat.v1.keras.estimator.model_to_estimator",
+        differences={"model_to_estimator": "both checkpoint formats are drumline's"},
+    ),
+    *area(_MODULE + "premade.heads.base", Head=_both("Head")),
+    *area(_MODULE + "premade.model", add_metrics=_both("add_metrics")),
+    *area(
         _MODULE + "train_and_evaluate",
         TrainSpec=_both("TrainSpec"),
         EvalSpec=_both("EvalSpec"),
         train_and_evaluate=_both("train_and_evaluate"),
         differences={
-            "EvalSpec": "exporters are refused",
             "train_and_evaluate": "a task of the type ps is refused",
         },
     ),

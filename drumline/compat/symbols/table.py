@@ -300,6 +300,11 @@ def missing(name: str) -> str:
         former = f"TensorFlow 2 has no tf.{name}, only tf.compat.v1.{name}"
         absent = find(f"compat.v1.{name}") is None and not is_namespace(f"compat.v1.{name}")
         return f"{former}; {missing(f'compat.v1.{name}')}" if absent else former
+    from drumline.compat.symbols.absent import removed
+
+    instead = removed(name)
+    if instead is not None:
+        return f"tf.{name}, which TensorFlow had up to 2.15, is not in the look-alike: {instead}"
     near = _nearest(name)
     use = f"; nearest: {', '.join(f'tf.{each}' for each in near)}" if near else ""
     return f"TensorFlow 2.21 has no tf.{name}, and neither has the look-alike{use}"

@@ -33,10 +33,13 @@ from drumline.compat.values.boundary import map_structure, wrap
 from drumline.compat.values.convert import convert
 from drumline.compat.values.specs import ArraySpec, TypeSpec
 from drumline.compat.values.tensor import Tensor
+from drumline.estimator.values import ClassNames
 
 FILE = "saved_model.safetensors"
 FORMAT = "drumline.saved_model"
-VERSION = 1
+VERSION = 2
+"""Of signatures with a part of the host's, or with strings; others have version 1."""
+
 _OF_TENSORFLOW = ("saved_model.pb", "saved_model.pbtxt")
 
 
@@ -142,7 +145,7 @@ def _restored(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> RestoredOb
 
     root: RestoredObject = restored(0)
     root.signatures = {
-        name: RestoredTrace(name, trace, programs, variables)
+        name: (ServedTrace if "host" in trace else RestoredTrace)(name, trace, programs, variables)
         for name, trace in about["signatures"].items()
     }
     return root
@@ -263,6 +266,7 @@ class RestoredTrace:
 
         def spec(leaf: Mapping[str, Any]) -> ArraySpec:
             shape, dtype = first["outputs"][leaf["output"]]
+            dtype = "string" if "names" in leaf else dtype
             return ArraySpec(None if leaf["output"] in unknown else shape, dtype)
 
         made = _structure(first["structure"], lambda leaf: result_spec_described(leaf, spec))
@@ -403,13 +407,46 @@ class RestoredTrace:
             self._variables[at].assign(value)
 
         def output(leaf: Mapping[str, Any]) -> Any:
-            return wrap(leaves[leaf["output"]])
+            found = leaves[leaf["output"]]
+            if "names" in leaf:
+                found = ClassNames(found, tuple(leaf["names"])).numpy()
+            return wrap(found)
 
         return _structure(about["structure"], lambda leaf: result_described(leaf, output, rows))
 
     def __repr__(self) -> str:
         args = [*map(str, self._args), *(f"{key}={each}" for key, each in self._kwargs.items())]
         return f"<ConcreteFunction {self.name}({', '.join(args)}) -> {self.structured_outputs}>"
+
+
+class ServedTrace(RestoredTrace):
+    """A signature of an Estimator's: its program is given what the host prepares of the tensors.
+
+    Args:
+        name: of the signature.
+        about: its description in the file.
+        programs: all of the file.
+        variables: those of the model.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        about: Mapping[str, Any],
+        programs: Sequence[Any],
+        variables: Sequence[Any],
+    ):
+        # What it needs of feature columns is not loaded for other models.
+        from drumline.compat.training.host_part import HostPart
+
+        super().__init__(name, about, programs, variables)
+        self._program = RestoredTrace(name, about, programs, variables)
+        self._host = HostPart.of(about["host"])
+        self._kwargs = dict(self._host.inputs)
+        self._specs = list(self._kwargs.values())
+
+    def compute(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return self._program.compute((), self._host.arguments(kwargs))
 
 
 class RestoredFunction:
@@ -558,7 +595,7 @@ def _mismatch(spec: Any, value: Any) -> str | None:
 
 def _structure(described: Mapping[str, Any], leaf: Callable[[Any], Any]) -> Any:
     """The nested value that a description has, with `leaf` of what its leaves have there."""
-    ((kind, inner),) = described.items()
+    ((kind, inner), *_) = described.items()
     if kind == "dict":
         return {key: _structure(each, leaf) for key, each in inner}
     if kind in ("list", "tuple"):

@@ -42,6 +42,7 @@ from drumline.compat.training.restored import (
 from drumline.compat.values.boundary import map_structure, unwrap, wrap
 from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.specs import ArraySpec
+from drumline.estimator.values import ClassNames
 from drumline.training.checkpoint.file_format import replacing
 from drumline.training.state_scope import StateScope
 
@@ -170,6 +171,46 @@ def save(obj: Any, export_dir: Any, signatures: Any = None, options: Any = None)
     graph.add(obj)
     named = _signatures(graph, obj, signatures)
     graph.write(Path(local_path(export_dir, "tf.saved_model.save", "a model")), named)
+
+
+class SavedFunctions:
+    """An object with signatures that a part of the host's goes before, such as an Estimator's.
+
+    Args:
+        root: a module that holds the variables.
+    """
+
+    def __init__(self, root: TensorModule):
+        self._graph = _SavedObjects()
+        self._graph.add(root)
+        self._signatures: dict[str, _Specialization] = {}
+        self._hosts: dict[str, Any] = {}
+
+    def add_signature(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        specs: Mapping[str, ArraySpec],
+        host: Any,
+    ) -> None:
+        """Add a signature.
+
+        Args:
+            name: of the signature.
+            function: takes tensors by name, and gives a dictionary of them.
+            specs: of what it takes.
+            host: describes what makes that of the signature's tensors; see `HostPart`.
+        """
+
+        def serve(**given: Any) -> dict[str, Any]:
+            return _named(function(**given))
+
+        self._signatures[name] = _Specialization(serve, (), dict(specs))
+        self._hosts[name] = host
+
+    def write_to(self, directory: Path) -> None:
+        """Write the file."""
+        self._graph.write(directory, self._signatures, self._hosts)
 
 
 def export_model(model: Any, export_dir: Any) -> None:
@@ -343,12 +384,18 @@ class _SavedObjects:
             )
         }
 
-    def write(self, directory: Path, named: Mapping[str, _Specialization] | None) -> None:
+    def write(
+        self,
+        directory: Path,
+        named: Mapping[str, _Specialization] | None,
+        hosts: Mapping[str, Any] | None = None,
+    ) -> None:
         """Export the functions and write all into a file.
 
         Args:
             directory: is made.
             named: the signatures; None for the one function that may be one.
+            hosts: the parts of the host's of signatures, by name.
         """
         payloads: list[bytes] = []
         functions = [
@@ -364,9 +411,15 @@ class _SavedObjects:
         if named is None:
             named = self._default_signature(functions)
         signatures = {name: self._exported(name, trace, payloads) for name, trace in named.items()}
+        for name, host in (hosts or {}).items():
+            signatures[name]["host"] = host
+        with_strings = hosts or any(
+            "names" in leaf for each in signatures.values() for leaf in _leaves_of(each)
+        )
         description = {
             "format": FORMAT,
-            "version": VERSION,
+            # Others than the first version are written where they are needed alone.
+            "version": VERSION if with_strings else 1,
             "jax": jax.__version__,
             "objects": self.nodes,
             "variables": [
@@ -483,6 +536,9 @@ class _SavedObjects:
             def output(leaf: Any) -> Any:
                 if isinstance(leaf, CompositeTensor):
                     return described_result(leaf, output)
+                if isinstance(leaf, ClassNames):
+                    leaves.append(leaf.ids)
+                    return {"output": len(leaves) - 1, "names": list(leaf.names)}
                 leaf = leaf.value if isinstance(leaf, keras.Variable) else unwrap(leaf)
                 if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float, complex)):
                     raise NotImplementedError(
@@ -632,9 +688,29 @@ def _signatures(graph: _SavedObjects, obj: Any, given: Any) -> dict[str, _Specia
     return {name: _signature(name, value) for name, value in given.items()}
 
 
+def _leaves_of(trace: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The leaves of what a trace's programs give."""
+    found: list[Mapping[str, Any]] = []
+
+    def note(described: Any) -> None:
+        ((kind, inner), *_) = described.items()
+        if kind == "dict":
+            for _, each in inner:
+                note(each)
+        elif kind in ("list", "tuple"):
+            for each in inner:
+                note(each)
+        elif kind != "none":
+            found.append(described)
+
+    for program in trace["programs"]:
+        note(program["structure"])
+    return found
+
+
 def _is_flat(described: Mapping[str, Any]) -> bool:
     """Whether a function gives tensors without nesting: what a signature can."""
-    ((kind, inner),) = described.items()
+    ((kind, inner), *_) = described.items()
     found = [each for _, each in inner] if kind == "dict" else inner
     found = found if kind in ("dict", "list", "tuple") else [described]
     return all("output" in each for each in found)

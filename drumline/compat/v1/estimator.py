@@ -16,12 +16,13 @@ from drumline.compat.training.scopes import in_scope
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.training.variable import TensorVariable, variable_creator_scope
 from drumline.compat.v1.variables import fresh_scopes
-from drumline.compat.values.boundary import map_structure, unwrap
+from drumline.compat.values.boundary import from_core, map_structure, unwrap
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
 from drumline.distribute import VariableAggregation
 from drumline.estimator.graph import ModelCall
-from drumline.estimator.values import ModelValues
+from drumline.estimator.spec import ModeKeys
+from drumline.estimator.values import ClassNames, ModelValues
 
 
 class TensorValues(ModelValues):
@@ -47,10 +48,18 @@ class TensorValues(ModelValues):
     def map(self, function: Callable[[Any], Any], nested: Any) -> Any:
         return map_structure(function, nested)
 
+    def array(self, leaf: Any) -> Any:
+        return unwrap(leaf)
+
+    def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return from_core(function)
+
     def on_host(self, leaf: Any) -> Any:
         return Tensor(leaf.numpy())
 
     def as_numpy(self, leaf: Any) -> np.ndarray:
+        if isinstance(leaf, ClassNames):
+            return leaf.numpy()
         return np.asarray(convert(leaf))
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,6 +101,70 @@ class TensorEstimator(estimator.Estimator):
     """
 
     values = TensorValues()
+
+    def export_saved_model(
+        self,
+        export_dir_base: Any,
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        experimental_mode: str = ModeKeys.PREDICT,
+    ) -> bytes:
+        """Write a model for serving into a new directory, which ``tf.saved_model.load`` reads.
+
+        Args:
+            export_dir_base: in which the directory is made, named by the time.
+            serving_input_receiver_fn: one of those that ``tf.estimator.export`` builds.
+            assets_extra: files to copy, by their paths in ``assets.extra``.
+            as_text: must be False.
+            checkpoint_path: of which checkpoint; by default the latest.
+            experimental_mode: must be ``ModeKeys.PREDICT``.
+
+        Returns:
+            The directory.
+
+        Raises:
+            ValueError: there is no checkpoint.
+            NotImplementedError: the model cannot be saved so.
+        """
+        from drumline.compat.v1 import export
+
+        return export.export_saved_model(
+            self,
+            export_dir_base,
+            serving_input_receiver_fn,
+            assets_extra,
+            as_text,
+            checkpoint_path,
+            experimental_mode,
+        )
+
+    def experimental_export_all_saved_models(
+        self,
+        export_dir_base: Any,
+        input_receiver_fn_map: Mapping[str, Callable[[], Any]],
+        assets_extra: Any = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+    ) -> bytes:
+        """As `export_saved_model`, of the functions by mode: of ``ModeKeys.PREDICT`` alone."""
+        others = sorted(input_receiver_fn_map.keys() - {ModeKeys.PREDICT})
+        if others:
+            raise NotImplementedError(
+                f"A saved model is for {ModeKeys.PREDICT!r} alone, not {others}: train and "
+                "evaluate with the Estimator, from its checkpoints."
+            )
+        if not input_receiver_fn_map:
+            raise ValueError("No valid modes for exporting found. Got None.")
+        (receiver_fn,) = input_receiver_fn_map.values()
+        return self.export_saved_model(
+            export_dir_base, receiver_fn, assets_extra, as_text, checkpoint_path
+        )
+
+    def model_run(self, input_fn: Callable[..., Any]) -> Any:
+        """The model_fn with variables, for predictions."""
+        return self._run(input_fn, ModeKeys.PREDICT, None)
 
 
 TensorEstimator.__name__ = TensorEstimator.__qualname__ = "Estimator"

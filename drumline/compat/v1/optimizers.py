@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
 from drumline.estimator.graph import GraphOp, ModelCall, ModelGraph, running
+from drumline.estimator.premade.optimizers import SparseFtrl
 
 
 class _Momentum(keras.optimizers.SGD):
@@ -73,7 +75,7 @@ class FormerOptimizer:
 
     def __init__(self, name: str, rate: Any, make: Callable[[float], Any]):
         self._name = name
-        self._rate = rate
+        self._rate, self._make = rate, make
         call = running()
         if call is None:
             self._optimizer = make(float(np.asarray(self._rate_now())))
@@ -103,6 +105,12 @@ class FormerOptimizer:
                 "number, a function of the global step, or what tf.compat.v1.train's "
                 "exponential_decay and the like return."
             ) from None
+
+    def fresh(self) -> FormerOptimizer:
+        """One like it that has no variables yet, for another model_fn, or another call of it."""
+        made = copy.copy(self)
+        FormerOptimizer.__init__(made, self._name, self._rate, self._make)
+        return made
 
     def _rate_now(self) -> Any:
         return unwrap(self._rate() if callable(self._rate) else self._rate)
@@ -333,7 +341,7 @@ class FtrlOptimizer(FormerOptimizer):
         beta: float | None = None,
     ):
         def make(rate: float) -> Any:
-            return keras.optimizers.Ftrl(
+            return SparseFtrl(
                 rate,
                 learning_rate_power,
                 initial_accumulator_value,

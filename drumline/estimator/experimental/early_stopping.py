@@ -200,8 +200,13 @@ def read_eval_metrics(eval_dir: Any) -> dict[int, dict[str, float]]:
     Args:
         eval_dir: a directory of event files; of one that is not there, nothing.
     """
+    return read_event_files(os.path.join(glob.escape(os.fspath(eval_dir)), "*.tfevents.*"))
+
+
+def read_event_files(pattern: str) -> dict[int, dict[str, float]]:
+    """The numbers in the event files that fit a pattern, by step and name."""
     found: dict[int, dict[str, float]] = {}
-    for path in sorted(glob.glob(os.path.join(glob.escape(os.fspath(eval_dir)), "*.tfevents.*"))):
+    for path in sorted(glob.glob(pattern)):
         for event in _records(path):
             fields = _fields(event)
             if 5 in fields:

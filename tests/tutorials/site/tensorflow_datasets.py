@@ -78,7 +78,18 @@ def _penguins(kind):
     return SimpleNamespace(splits={"train": 334}, make=made, classes=3)
 
 
+def _iris():
+    def made(_split):
+        draws = np.random.default_rng(6)
+        labels = np.arange(150, dtype=np.int64) % 3
+        sizes = draws.normal(labels[:, None], 0.4, (150, 4)).astype(np.float32)
+        return {"features": sizes, "label": labels}
+
+    return SimpleNamespace(splits={"train": 150}, make=made, classes=3)
+
+
 __version__ = "made up"
+Split = SimpleNamespace(TRAIN="train", TEST="test")
 SETS = {
     "penguins/simple": lambda: _penguins("simple"),
     "penguins/processed": lambda: _penguins("processed"),
@@ -86,6 +97,8 @@ SETS = {
     "fashion_mnist": lambda: _images("mnist.npz", 60_000, 10_000, (28, 28, 1), 10),
     "tf_flowers": lambda: _images(None, 3_670, 0, (240, 320, 3), 5),
     "imdb_reviews": _reviews,
+    "iris": _iris,
+    "cats_vs_dogs": lambda: _images(None, 2_000, 0, (200, 240, 3), 2),
 }
 
 
