@@ -14,13 +14,23 @@ from drumline.estimator.export.exporters import (
     LatestExporter,
 )
 from drumline.estimator.graph import get_global_step
-from drumline.estimator.hooks import (
+from drumline.estimator.hooks.session_hooks import (
     CheckpointSaverListener,
     SessionRunArgs,
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
     StopAtStepHook,
+)
+from drumline.estimator.hooks.training_hooks import (
+    CheckpointSaverHook,
+    FinalOpsHook,
+    LoggingTensorHook,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    ProfilerHook,
+    SecondOrStepTimer,
+    StepCounterHook,
 )
 from drumline.estimator.premade import (
     BaselineClassifier,
@@ -49,16 +59,6 @@ from drumline.estimator.premade import (
 )
 from drumline.estimator.spec import EstimatorSpec, ModeKeys
 from drumline.estimator.train_and_evaluate import EvalSpec, TrainSpec, train_and_evaluate
-from drumline.estimator.training_hooks import (
-    CheckpointSaverHook,
-    FinalOpsHook,
-    LoggingTensorHook,
-    NanLossDuringTrainingError,
-    NanTensorHook,
-    ProfilerHook,
-    SecondOrStepTimer,
-    StepCounterHook,
-)
 from drumline.estimator.warm_start import VocabInfo, WarmStartSettings
 
 __all__ = [

@@ -15,7 +15,7 @@ import numpy as np
 from drumline import summary
 from drumline.distribute import ParameterServerStrategy
 from drumline.estimator.config import RunConfig
-from drumline.estimator.hooks import Hooks
+from drumline.estimator.hooks.session_hooks import Hooks
 from drumline.estimator.model_run import ModelRun, RunInput
 from drumline.estimator.servers.server_run import ServerRun
 from drumline.estimator.servers.tasks import leading_strategy, serve, serves, trains_on_servers

@@ -13,7 +13,7 @@ import numpy as np
 
 from drumline import train
 from drumline.estimator.graph import ModelGraph
-from drumline.estimator.hooks import SessionRunHook, step_tensors
+from drumline.estimator.hooks.session_hooks import SessionRunHook, step_tensors
 from drumline.estimator.spec import EstimatorSpec, ModeKeys, hooks_of
 from drumline.estimator.values import ModelValues
 

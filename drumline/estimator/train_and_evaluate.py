@@ -11,7 +11,7 @@ from typing import Any
 
 from drumline.estimator.estimator import Estimator
 from drumline.estimator.export.exporters import Exporter
-from drumline.estimator.hooks import CheckpointSaverListener
+from drumline.estimator.hooks.session_hooks import CheckpointSaverListener
 from drumline.estimator.servers.tasks import serves
 
 _log = logging.getLogger("drumline")

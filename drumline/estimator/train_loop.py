@@ -10,13 +10,13 @@ from typing import Any
 
 from drumline import summary, train
 from drumline.estimator.config import RunConfig
-from drumline.estimator.hooks import Hooks, check_listeners
-from drumline.estimator.model_run import ModelRun
-from drumline.estimator.training_hooks import (
+from drumline.estimator.hooks.session_hooks import Hooks, check_listeners
+from drumline.estimator.hooks.training_hooks import (
     CheckpointSaverHook,
     NanLossDuringTrainingError,
     StepCounterHook,
 )
+from drumline.estimator.model_run import ModelRun
 from drumline.training.checkpoint import file_format
 from drumline.training.checkpoint.external_transfer import ExternalStoreReader
 

@@ -94,7 +94,7 @@ def test_training_goes_on_with_the_optimizers_values(tmp_path):
 
 def test_those_of_arrays_train_as_those_of_tensors(tmp_path):
     colors = ["red", "green", "blue", "pink"]
-    number = dl.keras.layers.StringLookup(colors, num_oov_indices=0)
+    number = dl.keras.layers.StringLookup(vocabulary=colors, num_oov_indices=0)
     color = dl.estimator.CategoryColumn("color", number, size=4)
     ours = dl.estimator.LinearClassifier([color, "age"], tmp_path / "dl").train(numbers(dl))
     make = tf.feature_column

@@ -134,7 +134,7 @@ AREA = (
         },
     ),
     *area(
-        _MODULE + "training_hooks",
+        _MODULE + "hooks.training_hooks",
         {
             name: f"estimator.{name} compat.v1.train.{name}"
             for name in (
@@ -174,7 +174,7 @@ AREA = (
         },
     ),
     *area(
-        _MODULE + "hooks",
+        _MODULE + "hooks.session_hooks",
         {
             name: f"estimator.{name} compat.v1.train.{name}"
             for name in (

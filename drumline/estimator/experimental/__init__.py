@@ -8,7 +8,7 @@ from drumline.estimator.experimental.early_stopping import (
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from drumline.estimator.training_hooks import InMemoryEvaluatorHook
+from drumline.estimator.hooks.training_hooks import InMemoryEvaluatorHook
 
 __all__ = [
     "InMemoryEvaluatorHook",

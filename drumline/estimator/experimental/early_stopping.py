@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from drumline.estimator.graph import get_global_step
-from drumline.estimator.hooks import (
+from drumline.estimator.hooks.session_hooks import (
     SessionRunArgs,
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
 )
-from drumline.estimator.training_hooks import SecondOrStepTimer
+from drumline.estimator.hooks.training_hooks import SecondOrStepTimer
 
 _log = logging.getLogger("drumline")
 

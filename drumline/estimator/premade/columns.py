@@ -45,7 +45,7 @@ class CategoryColumn:
         ValueError: a size is not positive.
 
     Example:
-        >>> words = dl.keras.layers.StringLookup(["a", "b"])
+        >>> words = dl.keras.layers.StringLookup(vocabulary=["a", "b"])
         >>> dl.estimator.CategoryColumn("letter", words, size=3).name
         'letter'
     """
@@ -130,7 +130,7 @@ class InputColumns:
 
     def lookup(self, vocabulary: Sequence[str], labels: Any) -> Any:
         """The numbers of words, -1 for others: in a map of the input."""
-        return StringLookup(vocabulary, num_oov_indices=1)(labels) - 1
+        return StringLookup(vocabulary=vocabulary, num_oov_indices=1)(labels) - 1
 
     def arrays(self, nested: Any) -> Any:
         """Nested values of a model_fn's as arrays of JAX's."""

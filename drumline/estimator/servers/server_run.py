@@ -21,7 +21,7 @@ from drumline import distribute
 from drumline._resumable import close_iterator
 from drumline.distribute.parameter_server import ClosureCancelledError, OutOfRangeError
 from drumline.distribute.parameter_server.coordinator.function import StepTracer
-from drumline.estimator.hooks import step_tensors
+from drumline.estimator.hooks.session_hooks import step_tensors
 from drumline.estimator.model_run import (
     ModelRun,
     RunInput,

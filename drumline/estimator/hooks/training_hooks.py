@@ -15,7 +15,7 @@ import numpy as np
 
 from drumline import summary, train
 from drumline.estimator.graph import ModelGraph, default_graph, get_global_step
-from drumline.estimator.hooks import (
+from drumline.estimator.hooks.session_hooks import (
     CheckpointSaverListener,
     SessionRunArgs,
     SessionRunContext,

@@ -1,0 +1,1 @@
+"""Hooks: what an Estimator calls between steps, and those that come with it."""
