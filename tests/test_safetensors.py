@@ -117,7 +117,7 @@ def test_the_bytes_on_disk_stay_as_they_are() -> None:
         b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}, '
         b'"bf": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [13, 17]}, '
         b'"e": {"dtype": "I64", "shape": [0, 4], "data_offsets": [17, 17]}, '
-        b'"t": {"dtype": "I16", "shape": [3, 2], "data_offsets": [17, 29]}}'
+        b'"t": {"dtype": "I16", "shape": [3, 2], "data_offsets": [17, 29]}} '
         b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01\x80?\x80?"
         b"\x00\x00\x03\x00\x01\x00\x04\x00\x02\x00\x05\x00"
     )

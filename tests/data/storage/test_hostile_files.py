@@ -169,6 +169,19 @@ def test_an_offset_that_leads_out_of_its_column(tmp_path: Path) -> None:
             list(Dataset.from_arrow_ipc(str(path)))
 
 
+def test_a_union_is_refused_by_name(tmp_path: Path) -> None:
+    """One of 10,000 mutations made one of another type, which raised what is not documented."""
+    kinds = pa.array([0, 1], pa.int8())
+    union = pa.UnionArray.from_sparse(kinds, [pa.array([1, 2]), pa.array(["a", "b"])])
+    rows = pa.table({"u": union, "x": pa.array([1, 2])})
+    path = str(tmp_path / "t.arrow")
+    with pa.ipc.new_file(path, rows.schema) as writer:
+        writer.write_table(rows)
+    with pytest.raises(TypeError, match="column 'u' has type sparse_union.*columns="):
+        Dataset.from_arrow_ipc(path)
+    assert [int(e["x"]) for e in Dataset.from_arrow_ipc(path, columns=["x"])] == [1, 2]
+
+
 def test_text_that_is_no_utf_8_is_read_as_before(tmp_path: Path) -> None:
     raw = pa.array([b"\xff\xfe", b"a"], pa.binary()).view(pa.string())
     rows = pa.table({"b": raw})

@@ -83,8 +83,20 @@ def table_format(
         for name, value in defaults.items()
         if name in names
     }
-    plain = arrow_columns(chosen.empty_table(), operation)
+    plain = arrow_columns(_empty_table(operation, chosen), operation)
     return TableFormat(kind, chosen, filled, constructors.slices(plain).element)
+
+
+def _empty_table(operation: str, schema: pa.Schema) -> pa.Table:
+    for field in schema:
+        try:
+            pa.array([], field.type)
+        except pa.ArrowNotImplementedError:  # a union
+            raise TypeError(
+                f"{operation}: column {field.name!r} has type {field.type}, which no dataset "
+                "column has: leave it out by columns="
+            ) from None
+    return schema.empty_table()
 
 
 def _scalar(operation: str, field: pa.Field, value: Any) -> pa.Scalar:
