@@ -50,6 +50,8 @@ REMARKS = {
     "its result is used: remove the call, or mend the index",
     ("guide/jax2tf", 1): "jax2tf makes TensorFlow's functions of JAX's, and so needs TensorFlow: "
     "call the functions of JAX's, and save them by jax.export",
+    ("tutorials/generative/pix2pix", 45): "cell 42, which trains 40,000 steps, had been ended by "
+    "the time limit: give it more time, by --seconds",
 }
 """What a user is to know of cells whose error does not say it: notebook, number, and what."""
 _FOLLOWS = (

@@ -479,7 +479,7 @@ def load(
         >>> import drumline.compat.tfds as tfds
         >>> train, info = tfds.load("digits", split="train", as_supervised=True, with_info=True)
         >>> info.features["label"].num_classes, len(train)
-        (10, 1441)
+        (10, 1442)
     """
     _refuse(try_gcs=try_gcs)
     found = builder(name, data_dir=data_dir, **(builder_kwargs or {}))
