@@ -40,7 +40,7 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=range(len(OPTIONS)))
 def test_it_gives_what_the_function_gives_alone_in_maps_and_again(options: dict[str, Any]) -> None:
     layer, core = TextVectorization(**options), dl.strings.TextVectorization(**options)
     layer.adapt(TEXTS)
