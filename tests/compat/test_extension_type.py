@@ -97,3 +97,22 @@ def test_batches_of_the_source_with_shapes_are_not_cut_into_rows():
     rows = tf.data.Dataset.from_tensor_slices(Shaped([2], [[1.0], [2.0]]))
     (again,) = rows.batch(2).unbatch().batch(2)
     assert again.shape == [2] and again.values.shape == [2, 1]
+
+
+def test_a_function_that_is_traced_once_gives_an_extension_type():
+    class Pair(tf.experimental.ExtensionType):
+        first: tf.Tensor
+        second: tf.Tensor
+
+    v, seen = tf.Variable(2.0), []
+
+    @tf.function
+    def pair(x):
+        seen.append(1)
+        return {"pair": Pair(x * v, x), "x": x}
+
+    for _ in range(2):
+        found = pair(tf.constant([1.0, 3.0]))
+        assert found["pair"].first.numpy().tolist() == [2.0, 6.0]
+        assert found["pair"].second.numpy().tolist() == found["x"].numpy().tolist() == [1.0, 3.0]
+    assert len(seen) == 1

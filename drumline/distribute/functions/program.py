@@ -162,6 +162,7 @@ class FunctionProgram(WholeProgram):
             return super().discover(arrays)
         scopes: list[StateScope] = []
         types: list[Any] = []
+        structures: list[Any] = []
 
         def symbol_of(value: Any, trace: Any) -> Any:
             symbol = late_argument(value, len(types), trace)
@@ -174,9 +175,11 @@ class FunctionProgram(WholeProgram):
             with scopes[-1] as scope, collecting() as outbox:
                 outputs = self.call(arrays)
                 new = [scope.value_of(variable) for variable in scope.written]
-                return (outputs, outbox.parcels()), new
+                leaves, structure = jax.tree.flatten((outputs, outbox.parcels()))
+                structures.append(structure)  # that of shapes may be another one
+                return leaves, new
 
-        program, shapes = jax.make_jaxpr(trace, return_shape=True)(list(arrays))
+        program = jax.make_jaxpr(trace)(list(arrays))
         scope = scopes[-1]
         # Sums of several processes are numbered when the program is compiled, and variables that
         # were created have had no value yet.
@@ -186,7 +189,7 @@ class FunctionProgram(WholeProgram):
                 [*map(type_of, arrays), *types],
                 scope.lifted,
                 scope.written,
-                jax.tree.structure(shapes[0]),
+                structures[-1],
             )
         return scope
 
