@@ -234,7 +234,9 @@ def _replace(cls: Any, name: str, *makes: Callable[[Any], Any]) -> None:
         new = functools.wraps(old)(make(new))
     setattr(new, _MARK, True)
     setattr(cls, name, new)
-    note("Keras", full_name(cls, name), _WHY, _OFF)
+    what = full_name(cls, name)
+    if not what.startswith("drumline."):
+        note("Keras", what, _WHY, _OFF)
 
 
 def _add(cls: Any, name: str, value: Any) -> None:

@@ -98,6 +98,7 @@ def train_on_batch(place: Path, kind: tuple[bool, bool, bool], stop: Stop) -> Le
     kept = dl.train.CheckpointManager(checkpoint, place, 2)
     kept.restore_or_initialize()
     for x, y in batches:
+        model.reset_metrics()  # which `train_on_batch` does in newer versions of Keras alone
         model.train_on_batch(x, y)
         done.assign_add(1)
         if int(done.numpy()) % 3 == 0:
