@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -332,7 +333,7 @@ class RunInput:
             given["mode"] = self.mode
         if "input_context" in names and context is not None:
             given["input_context"] = context
-        made = self.input_fn(**given)
+        made = self.values.called_input(functools.partial(self.input_fn, **given))
         found = self.values.dataset(made)
         if found is None:
             raise TypeError(

@@ -73,6 +73,10 @@ class ModelValues:
         if not isinstance(strategy, distribute.Strategy):
             raise TypeError(f"RunConfig: {strategy!r} is no strategy of dl.distribute")
 
+    def called_input(self, input_fn: Callable[[], Any]) -> Any:
+        """What an input_fn returns, whose arguments are bound."""
+        return input_fn()
+
     def dataset(self, made: Any) -> Any:
         """The dataset that an input_fn returned; None if it returned something else.
 

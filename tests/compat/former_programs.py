@@ -12,6 +12,13 @@ NUMBERS = np.array([0, 2, 1, 1])
 IMAGE = RNG.normal(size=(1, 5, 5, 2)).astype(np.float32)
 FILTER = RNG.normal(size=(2, 2, 2, 3)).astype(np.float32)
 
+RNG_POINTS = RNG.normal(size=(1, 1, 6, 2)).astype(np.float32)
+
+
+def _sparse(v1):
+    return v1.SparseTensor([[0, 1], [1, 0], [1, 1]], [1.0, 2.0, 3.0], [2, 2])
+
+
 OPTIMIZERS = {
     "gradient_descent": lambda v1: v1.train.GradientDescentOptimizer(0.1),
     "momentum": lambda v1: v1.train.MomentumOptimizer(0.1, 0.9),
@@ -157,6 +164,113 @@ FUNCTIONS = {
     "relu_layer": lambda v1: v1.nn.relu_layer(ROWS, ROWS.T, BY_ROW),
     "embedding_lookup": lambda v1: v1.nn.embedding_lookup(ROWS, [2, 0]),
     "batch_gather": lambda v1: v1.gather(ROWS, [0]),
+    "bincount": lambda v1: v1.bincount(NUMBERS, None, 5),
+    "confusion_matrix": lambda v1: v1.confusion_matrix(NUMBERS, NUMBERS[::-1].copy(), 3, v1.int64),
+    "reverse_sequence": lambda v1: v1.reverse_sequence(ROWS, [1, 2, 3, 2], seq_dim=1, batch_dim=0),
+    "space_to_batch": lambda v1: v1.space_to_batch(IMAGE[:, :4, :4], [[0, 0], [0, 0]], 2),
+    "batch_to_space": lambda v1: v1.batch_to_space(
+        np.concatenate([IMAGE] * 4), [[0, 0], [0, 0]], block_size=2
+    ),
+    "clip_by_average_norm": lambda v1: v1.clip_by_average_norm(ROWS, 0.1),
+    "clip_by_average_norm_below": lambda v1: v1.clip_by_average_norm(ROWS, 9.0),
+    "setdiff1d": lambda v1: v1.setdiff1d([1, 2, 3, 2, 5], [2, 3], v1.int64),
+    "sparse_to_dense": lambda v1: v1.sparse_to_dense([[0, 1], [2, 0]], [3, 2], [5, 6], -1),
+    "sparse_to_dense_vector": lambda v1: v1.sparse_to_dense([0, 3], [4], 1.5),
+    "tuple": lambda v1: v1.tuple([v1.constant(1.0), v1.constant(2)]),
+    "finite": lambda v1: v1.verify_tensor_all_finite(ROWS, msg="no"),
+    "case": lambda v1: v1.case(
+        [(v1.constant(False), lambda: v1.constant(1)), (v1.constant(True), lambda: v1.constant(2))],
+        default=lambda: v1.constant(3),
+    ),
+    "conv2d_transpose": lambda v1: v1.nn.conv2d_transpose(
+        value=IMAGE, filter=FILTER[..., :2], output_shape=[1, 10, 10, 2], strides=[1, 2, 2, 1]
+    ),
+    "convolution": lambda v1: v1.nn.convolution(IMAGE, FILTER, "VALID", [1, 1], [2, 2]),
+    "crelu": lambda v1: v1.nn.crelu(ROWS, "name", 0),
+    "depth_to_space": lambda v1: v1.depth_to_space(np.tile(IMAGE, 2), 2),
+    "space_to_depth": lambda v1: v1.space_to_depth(IMAGE[:, :4, :4], 2),
+    "depthwise_conv2d": lambda v1: v1.nn.depthwise_conv2d(
+        IMAGE, FILTER, [1, 1, 1, 1], "SAME", rate=[2, 2]
+    ),
+    "separable_conv2d": lambda v1: v1.nn.separable_conv2d(
+        IMAGE, FILTER, RNG_POINTS, [1, 1, 1, 1], "SAME", None
+    ),
+    "dilation2d": lambda v1: v1.nn.dilation2d(
+        IMAGE, FILTER[..., 0], [1, 1, 1, 1], [1, 2, 2, 1], "SAME"
+    ),
+    "erosion2d": lambda v1: v1.nn.erosion2d(
+        IMAGE, FILTER[..., 0], [1, 1, 1, 1], [1, 1, 1, 1], "VALID"
+    ),
+    "max_pool_with_argmax": lambda v1: v1.nn.max_pool_with_argmax(
+        IMAGE, [1, 2, 2, 1], [1, 2, 2, 1], "VALID", Targmax=v1.int32
+    ),
+    "pool": lambda v1: v1.nn.pool(IMAGE, [2, 2], "MAX", "VALID"),
+    "sufficient_statistics": lambda v1: v1.nn.sufficient_statistics(ROWS, [0], keep_dims=True)[:3],
+    "weighted_moments": lambda v1: v1.nn.weighted_moments(ROWS, [0], OTHERS, None, True),
+    "weighted_cross_entropy": lambda v1: v1.nn.weighted_cross_entropy_with_logits(
+        targets=ONE_HOT, logits=ROWS, pos_weight=2.0
+    ),
+    "batch_norm_with_global_normalization": lambda v1: v1.nn.batch_norm_with_global_normalization(
+        IMAGE, *np.float32([[0.0, 1.0], [1.0, 2.0], [0.5, 0.5], [2.0, 3.0]]), 1e-3, True
+    ),
+    "assert_equal": lambda v1: v1.assert_equal(1, 1, [ROWS], 2, "message") or 0,
+    "assert_rank": lambda v1: v1.assert_rank(ROWS, 2, ["data"]) or 0,
+    "reduce_join": lambda v1: v1.reduce_join([["a", "b"], ["c", "d"]], reduction_indices=1),
+    "strings_substr": lambda v1: v1.strings.substr(["häl"], 1, 2, None, "UTF8_CHAR"),
+    "strings_split": lambda v1: v1.strings.split(["a b", "c"]).values,
+    "strings_split_scalar": lambda v1: v1.strings.split("a,b", ",", 1).indices,
+    "strings_split_ragged": lambda v1: v1.strings.split(
+        source=["a b", "c"], result_type="RaggedTensor"
+    ).row_lengths(),
+    "decode_csv": lambda v1: v1.decode_csv(["1,x", "2,"], [[0], ["y"]], ","),
+    "decode_raw": lambda v1: v1.decode_raw(bytes=[b"ab"], out_type=v1.uint8),
+    "crop_and_resize": lambda v1: v1.image.crop_and_resize(
+        IMAGE, [[0.1, 0.0, 1.0, 0.8]], box_ind=[0], crop_size=[3, 3]
+    ),
+    "extract_image_patches": lambda v1: v1.extract_image_patches(
+        IMAGE, ksizes=[1, 2, 2, 1], strides=[1, 2, 2, 1], rates=[1, 1, 1, 1], padding="VALID"
+    ),
+    **{
+        f"resize_{name}_{corners}_{size}": (
+            lambda v1, name=name, corners=corners, size=size: v1.image.resize_images(
+                np.concatenate([IMAGE, 2 * IMAGE]),
+                size,
+                getattr(v1.image.ResizeMethod, name),
+                corners,
+            )
+        )
+        for name in ("BILINEAR", "NEAREST_NEIGHBOR", "BICUBIC")
+        for corners in (False, True)
+        for size in ((3, 7), (9, 2))
+    },
+    "resize_area": lambda v1: v1.image.resize_area(IMAGE, [2, 3]),
+    "resize_same": lambda v1: v1.image.resize_images(np.ones((5, 5, 2), np.uint8), [5, 5]),
+    "resize_one": lambda v1: v1.image.resize(
+        np.arange(20, dtype=np.uint8).reshape(5, 4, 1), [10, 10], preserve_aspect_ratio=True
+    ),
+    "resize_half_pixels": lambda v1: v1.image.resize_bilinear(
+        IMAGE, [8, 3], half_pixel_centers=True
+    ),
+    "resize_nearest_half_pixels": lambda v1: v1.image.resize_nearest_neighbor(
+        IMAGE, [8, 3], half_pixel_centers=True
+    ),
+    "sparse_reduce_sum": lambda v1: v1.sparse_reduce_sum(_sparse(v1), reduction_axes=[0]),
+    "sparse_concat": lambda v1: v1.sparse_concat(1, sp_inputs=[_sparse(v1), _sparse(v1)]).indices,
+    "sparse_add": lambda v1: v1.sparse_tensor_to_dense(
+        v1.sparse_add(_sparse(v1), _sparse(v1), thresh=2.5)
+    ),
+    "sparse_segment_sum": lambda v1: v1.sparse_segment_sum(ROWS, [0, 2], [0, 0], None, 3),
+    "output_types": lambda v1: [
+        each.as_numpy_dtype(0)
+        for each in v1.data.get_output_types(v1.data.Dataset.from_tensors((1, 2.0)))
+    ],
+    "output_shapes": lambda v1: [
+        len(each) for each in v1.data.Dataset.from_tensors((ROWS, 2.0)).output_shapes
+    ],
+    "one_shot": lambda v1: [
+        v1.data.make_one_shot_iterator(v1.data.Dataset.range(3)).get_next(),
+        v1.data.Dataset.range(3, 5).make_one_shot_iterator().get_next(),
+    ],
     "logging": lambda v1: v1.logging.INFO + v1.logging.WARN,
 }
 

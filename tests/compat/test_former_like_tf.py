@@ -33,7 +33,8 @@ def same(found, expected, rtol=2e-6):
 @pytest.mark.parametrize("name", programs.FUNCTIONS)
 def test_functions(name):
     program = programs.FUNCTIONS[name]
-    same(program(look_alike.compat.v1), program(tf.compat.v1))
+    rtol = 1e-4 if "BICUBIC" in name else 2e-6
+    same(program(look_alike.compat.v1), program(tf.compat.v1), rtol)
 
 
 @pytest.mark.parametrize("name", programs.OPTIMIZERS)

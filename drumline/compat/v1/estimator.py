@@ -15,6 +15,7 @@ from drumline.compat.training.function import TensorFunction
 from drumline.compat.training.scopes import in_scope
 from drumline.compat.training.tape import TensorTape
 from drumline.compat.training.variable import TensorVariable, variable_creator_scope
+from drumline.compat.v1.data import elements_of
 from drumline.compat.v1.variables import fresh_scopes
 from drumline.compat.values.boundary import from_core, map_structure, unwrap
 from drumline.compat.values.convert import convert
@@ -35,6 +36,9 @@ class TensorValues(ModelValues):
     def check_strategy(self, strategy: Any) -> None:
         if not isinstance(strategy, OfTensors) or not isinstance(strategy, distribute.Strategy):
             raise TypeError(f"RunConfig: {strategy!r} is no strategy of tf.distribute")
+
+    def called_input(self, input_fn: Callable[[], Any]) -> Any:
+        return elements_of(input_fn)
 
     def dataset(self, made: Any) -> Any:
         if isinstance(made, TensorDataset):

@@ -12,7 +12,9 @@ from typing import Any
 
 import keras
 
-from drumline.compat.v1.variables import default_name, shared
+from drumline.compat.v1.collections import GraphKeys, collect
+from drumline.compat.v1.variables import default_name, full_name, shared
+from drumline.compat.values.tensor import Tensor
 
 _OPTIONS = {
     "dense": "units activation use_bias kernel_initializer bias_initializer kernel_regularizer "
@@ -67,7 +69,13 @@ def _layer(name: str, kind: str, options: str, training: bool = False) -> Callab
         def make() -> Any:
             return getattr(keras.layers, kind)(**given, name=title)
 
-        return shared("layer", title, make, reuse)(inputs, **train)
+        layer = shared("layer", title, make, reuse)
+        found = layer(inputs, **train)
+        for variable in layer.variables:  # which TensorFlow 1 calls by their scopes
+            variable._name = f"{full_name(title)}/{variable.path.rpartition('/')[2]}:0"
+        for loss in layer.losses:
+            collect(GraphKeys.REGULARIZATION_LOSSES, Tensor(loss))
+        return found
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = (

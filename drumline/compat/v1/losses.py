@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.ops.nn import functions as nn
+from drumline.compat.v1.collections import add_loss
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
 from drumline.estimator.graph import running
@@ -70,7 +71,8 @@ def compute_weighted_loss(
     Args:
         losses: ``(d0, ..., dn)``.
         weights: a scalar, or of the same rank, with dimensions that are 1 or those of the losses.
-        scope: and ``loss_collection``: no effect, as in TensorFlow 2: collect losses yourself.
+        scope: no effect.
+        loss_collection: to what the loss is added in an Estimator's model_fn; see `get_losses`.
         reduction: of `WeightedReduction`: by default their sum, divided by the number of losses
             whose weight is not 0.
 
@@ -90,12 +92,18 @@ def compute_weighted_loss(
     call = running()
     if call is not None:  # as in TensorFlow, the last loss says what that of all replicas is
         call.sums_loss = reduction == WeightedReduction.SUM
+    found = Tensor(_reduced(each, factor, reduction))
+    add_loss(found, loss_collection)
+    return found
+
+
+def _reduced(each: Any, factor: Any, reduction: str) -> Any:
     weighted = each * factor
     if reduction == WeightedReduction.NONE:
-        return Tensor(weighted)
+        return weighted
     total = weighted.sum()
     if reduction == WeightedReduction.SUM:
-        return Tensor(total)
+        return total
     if reduction == WeightedReduction.SUM_OVER_BATCH_SIZE:
         count: Any = each.size
     else:
@@ -103,7 +111,7 @@ def compute_weighted_loss(
         by_weight = reduction == WeightedReduction.MEAN
         count = spread.sum() if by_weight else (spread != 0).sum().astype(each.dtype)
     safe = jnp.where(jnp.asarray(count) == 0, 1, count)
-    return Tensor(jnp.where(jnp.asarray(count) == 0, 0, total / safe).astype(each.dtype))
+    return jnp.where(jnp.asarray(count) == 0, 0, total / safe).astype(each.dtype)
 
 
 def _pair(labels: Any, predictions: Any) -> tuple[Any, Any]:
@@ -132,7 +140,7 @@ def absolute_difference(
 ) -> Tensor:
     """``|predictions - labels|``; see `compute_weighted_loss`."""
     expected, found = _pair(labels, predictions)
-    return compute_weighted_loss(abs(found - expected), weights, reduction=reduction)
+    return compute_weighted_loss(abs(found - expected), weights, scope, loss_collection, reduction)
 
 
 def mean_squared_error(
@@ -145,7 +153,9 @@ def mean_squared_error(
 ) -> Tensor:
     """``(predictions - labels) ** 2``; see `compute_weighted_loss`."""
     expected, found = _pair(labels, predictions)
-    return compute_weighted_loss((found - expected) ** 2, weights, reduction=reduction)
+    return compute_weighted_loss(
+        (found - expected) ** 2, weights, scope, loss_collection, reduction
+    )
 
 
 def cosine_distance(
@@ -164,7 +174,7 @@ def cosine_distance(
         raise ValueError("You must specify argument `axis`.")
     expected, found = _pair(labels, predictions)
     losses = 1 - (expected * found).sum(along, keepdims=True)
-    return compute_weighted_loss(losses, weights, reduction=reduction)
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 def hinge_loss(
@@ -178,7 +188,7 @@ def hinge_loss(
     """``max(0, 1 - sign * logits)`` for labels of 0 and 1; see `compute_weighted_loss`."""
     expected, found = _pair(labels, logits)
     losses = jnp.maximum(1 - (2 * expected - 1) * found, 0)
-    return compute_weighted_loss(losses, weights, reduction=reduction)
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 def huber_loss(
@@ -195,7 +205,7 @@ def huber_loss(
     size = abs(found - expected)
     small = jnp.minimum(size, delta)
     losses = 0.5 * small * small + delta * (size - small)
-    return compute_weighted_loss(losses, weights, reduction=reduction)
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 def log_loss(
@@ -210,7 +220,7 @@ def log_loss(
     """The cross entropy of probabilities; see `compute_weighted_loss`."""
     expected, found = _pair(labels, predictions)
     losses = -expected * jnp.log(found + epsilon) - (1 - expected) * jnp.log(1 - found + epsilon)
-    return compute_weighted_loss(losses, weights, reduction=reduction)
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 def mean_pairwise_squared_error(
@@ -249,7 +259,7 @@ def sigmoid_cross_entropy(
     if label_smoothing > 0:
         expected = expected * (1 - label_smoothing) + 0.5 * label_smoothing
     losses = nn.sigmoid_cross_entropy_with_logits(Tensor(expected), Tensor(found))
-    return compute_weighted_loss(losses, weights, reduction=reduction)
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 def softmax_cross_entropy(
@@ -267,7 +277,7 @@ def softmax_cross_entropy(
         classes = expected.shape[1]
         expected = expected * (1 - label_smoothing) + label_smoothing / classes
     losses = nn.softmax_cross_entropy_with_logits(Tensor(expected), Tensor(found))
-    return compute_weighted_loss(losses, weights, reduction=reduction)
+    return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
 def sparse_softmax_cross_entropy(
@@ -286,4 +296,4 @@ def sparse_softmax_cross_entropy(
     factor = _floats(weights)
     if factor.ndim == losses.ndim + 1 and factor.shape[-1] == 1:
         factor = factor.squeeze(-1)
-    return compute_weighted_loss(losses, Tensor(factor), reduction=reduction)
+    return compute_weighted_loss(losses, Tensor(factor), scope, loss_collection, reduction)

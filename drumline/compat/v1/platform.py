@@ -109,7 +109,12 @@ _calls: collections.Counter[Any] = collections.Counter()
 
 def get_logger() -> logging.Logger:
     """The logger ``tensorflow``, which writes to the error output; at first from warnings on."""
-    logger = logging.getLogger("tensorflow")
+    return _writing("tensorflow")
+
+
+def _writing(name: str) -> logging.Logger:
+    """A logger that writes to the error output, unless the program has set up logging."""
+    logger = logging.getLogger(name)
     if not logger.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s:%(name)s:%(message)s"))
@@ -182,8 +187,9 @@ def get_verbosity() -> int:
 
 
 def set_verbosity(v: int | str) -> None:
-    """Set the level from which on there is output: a number or a name."""
-    get_logger().setLevel(v)
+    """Set the level from which on there is output, also of Estimators: a number or a name."""
+    for name in ("tensorflow", "drumline"):
+        _writing(name).setLevel(v)
 
 
 # Programs and switches.
