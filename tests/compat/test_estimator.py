@@ -245,3 +245,23 @@ def test_replicas_add_losses_that_are_sums(tmp_path, reduction):
     # Evaluations give the mean of the replicas' losses in TensorFlow too.
     losses = [two.evaluate(data(8))["loss"], one.evaluate(data(8))["loss"]]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_metrics_of_classes_do_not_warn_of_64_bits(tmp_path):
+    def of_32_bits(mode):
+        return input_fn(mode).map(lambda rows, labels: (rows, tf.cast(labels, tf.int32)))
+
+    def classified(features, labels, mode, params):
+        spec = model_fn(features, labels, mode, params)
+        same = tf.keras.metrics.Accuracy()
+        same.update_state(labels, tf.argmax(tf.nn.relu(features), 1))
+        metrics = {"same": same}
+        return tf.estimator.EstimatorSpec(
+            mode, loss=spec.loss, train_op=spec.train_op, eval_metric_ops=metrics
+        )
+
+    made = estimator(tmp_path, classified)
+    made.train(of_32_bits, steps=2)
+    expected = np.mean(LABELS == np.maximum(ROWS, 0).argmax(axis=1))
+    assert made.evaluate(of_32_bits)["same"] == pytest.approx(expected)

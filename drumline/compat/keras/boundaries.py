@@ -65,7 +65,7 @@ def install() -> None:
         _replace(base, "__call__", _tensors_in_tensors_out)
     for metric in (keras.Metric, *_subclasses(keras.Metric)):
         if "update_state" in vars(metric):
-            _replace(metric, "update_state", _unwrapped_arguments)
+            _replace(metric, "update_state", _with_narrow_integers, _unwrapped_arguments)
     for layer in _subclasses(keras.Layer):
         if "adapt" in vars(layer) and not layer.__module__.startswith("drumline."):
             _replace(layer, "adapt", _unwrapped_arguments)
@@ -257,6 +257,24 @@ def _unwrapped_arguments(old: Callable[..., Any]) -> Callable[..., Any]:
         return old(self, *_lists_as_arrays(unwrap(args)), **unwrap(kwargs))
 
     return call
+
+
+def _with_narrow_integers(old: Callable[..., Any]) -> Callable[..., Any]:
+    """Give Keras's metrics 32-bit integers, of which theirs are computed, without its warning."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return old(self, *map_structure(_narrow, args), **map_structure(_narrow, kwargs))
+
+    return call
+
+
+def _narrow(leaf: Any) -> Any:
+    if not isinstance(leaf, (np.ndarray, jax.Array)) or leaf.dtype != np.int64:
+        return leaf
+    narrow = leaf.astype(np.int32)
+    # Those of a device are not waited for: Keras narrows them, too.
+    known = isinstance(leaf, np.ndarray)
+    return leaf if known and not (narrow == leaf).all() else narrow
 
 
 def _lists_as_arrays(args: Any) -> Any:
