@@ -57,7 +57,7 @@ from drumline.estimator.premade import (
     add_metrics,
     model_to_estimator,
 )
-from drumline.estimator.spec import EstimatorSpec, ModeKeys
+from drumline.estimator.spec import EstimatorSpec, ModeKeys, Scaffold
 from drumline.estimator.train_and_evaluate import EvalSpec, TrainSpec, train_and_evaluate
 from drumline.estimator.warm_start import VocabInfo, WarmStartSettings
 
@@ -99,6 +99,7 @@ __all__ = [
     "ProfilerHook",
     "RegressionHead",
     "RunConfig",
+    "Scaffold",
     "SecondOrStepTimer",
     "SessionRunArgs",
     "SessionRunContext",

@@ -125,6 +125,7 @@ class ModelGraph:
 
         What it assigns to variables is undone at its end: no step was made.
         """
+        self.note_initial(self.global_step)
         with self.call() as call:
             yield call
         self.built()
@@ -304,15 +305,16 @@ def _install() -> None:
     @functools.wraps(apply)
     def applied(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         call = _running.call
-        if call is None or not call.graph.on_servers:
+        if call is None or (call.training and not call.graph.on_servers):
             return apply(self, grads, trainable_variables)
-        optimizer = call.graph.optimizer_of(self)
+        optimizer = call.graph.optimizer_of(self) if call.graph.on_servers else self
         if not optimizer.built and trainable_variables is not None:
             # Here, and not where the gradients arrive: its variables get their names in model_fn.
             trainable_variables = list(trainable_variables)
             with keras.name_scope(optimizer.name, caller=optimizer):
                 optimizer.build(trainable_variables)
-        return apply(optimizer, grads, trainable_variables)
+        # In a graph nothing runs what trains, unless it is for training.
+        return apply(optimizer, grads, trainable_variables) if call.training else None
 
     add = keras.Metric.add_variable
 

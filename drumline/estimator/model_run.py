@@ -17,6 +17,7 @@ from drumline.estimator.graph import ModelGraph
 from drumline.estimator.hooks.session_hooks import SessionRunHook, step_tensors
 from drumline.estimator.spec import EstimatorSpec, ModeKeys, hooks_of
 from drumline.estimator.values import ModelValues
+from drumline.training.checkpoint.snapshot import find as found_objects
 
 _NEEDED = {
     ModeKeys.TRAIN: "a loss and a train_op",
@@ -73,7 +74,8 @@ class ModelRun:
         self._sums_loss = False
         self._build(first)
         self._run = self._step_function()
-        self.checkpoint = train.Checkpoint(variables=self._saved())
+        saver = self.spec.scaffold.saver
+        self.checkpoint: Any = saver or train.Checkpoint(variables=self._saved())
         self.graph.checkpoint = self.checkpoint
         self.graph.keep_checkpoints = config.keep_checkpoint_max or None
         self.graph.spans_processes = strategy is not None and strategy.spans_processes
@@ -151,14 +153,17 @@ class ModelRun:
         self.count_steps()
 
     def restore(self, path: str | None) -> None:
-        """Give variables their values of a checkpoint; None leaves them as they are.
+        """Give variables their values of a checkpoint; None has them begin.
 
         Raises:
             ValueError: it has no value for a variable, or one of another shape.
         """
         if path is None:
+            if self.spec.scaffold.init_fn is not None:
+                self.spec.scaffold.init_fn(None)
             self.count_steps()
             return
+        self._check_saver(path)
         status = self.checkpoint.restore(path)
         try:
             status.assert_existing_objects_matched()
@@ -169,6 +174,20 @@ class ModelRun:
             ) from None
         status.expect_partial()
         self.count_steps()
+
+    def _check_saver(self, path: str) -> None:
+        """Check that a scaffold's saver restores all variables that checkpoints hold."""
+        if self.spec.scaffold.saver is None:
+            return
+        held = found_objects({"saver": self.checkpoint}).variables.values()
+        ids = {id(each) for each in held}
+        left = [name for name, each in self._saved().items() if id(each) not in ids]
+        if left:
+            raise ValueError(
+                f"The saver of the scaffold has no {', '.join(left)}: training and evaluation "
+                f"cannot continue from {path}. Give the objects that hold them to the "
+                "tf.train.Checkpoint, the global step and the optimizer among them."
+            )
 
     def saved_variables(self) -> dict[str, Any]:
         """The variables that checkpoints hold, by name."""
@@ -229,6 +248,10 @@ class ModelRun:
             with graph.call():
                 spec = self._call(features, labels)
             after = graph.global_step.value
+            if mode != ModeKeys.TRAIN and after is not before:
+                # In a graph nothing runs what counts steps, unless it is for training.
+                graph.global_step.assign(before)
+                after = before
             # What is known while tracing is none of the step's results.
             counted = None if after is before else of_32_bits(after) - of_32_bits(before)
             if mode == ModeKeys.TRAIN and self._values.counts_steps:

@@ -40,8 +40,9 @@ def saved_values(path: str) -> dict[str, Any]:
 
 
 def saved_step(path: str) -> int:
-    """The global step of a checkpoint."""
-    return int(saved_values(path)["global_step"])
+    """The global step of a checkpoint; of a scaffold's saver, what its name ends with."""
+    step = saved_values(path).get("global_step")
+    return int(path.rpartition("-")[2] if step is None else step)
 
 
 class TrainLoop:

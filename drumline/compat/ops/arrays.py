@@ -788,12 +788,25 @@ def searchsorted(
 
 
 def group(*inputs: Any, name: Any = None) -> Any:
-    """The first of the operations of an Estimator's model_fn, else nothing: all have run."""
-    return next((each for each in inputs if getattr(each, "is_graph_op", False)), None)
+    """An operation in an Estimator's model_fn, if one of the inputs is something; else nothing.
+
+    All have run when it is called.
+    """
+    found = next((each for each in inputs if getattr(each, "is_graph_op", False)), None)
+    if found is None and any(each is not None for each in inputs):
+        return _operation(name or "group_deps")
+    return found
 
 
-def no_op(name: Any = None) -> None:
-    """Nothing."""
+def no_op(name: Any = None) -> Any:
+    """An operation in an Estimator's model_fn, which takes it as ``train_op``; else nothing."""
+    return _operation(name or "NoOp")
+
+
+def _operation(name: str) -> Any:
+    from drumline.estimator.graph import GraphOp, running
+
+    return None if running() is None else GraphOp(name)
 
 
 def as_numpy(value: Any) -> Any:

@@ -28,8 +28,10 @@ AREA = (
         _MODULE + "spec",
         ModeKeys=_both("ModeKeys"),
         EstimatorSpec=_both("EstimatorSpec"),
+        Scaffold="compat.v1.train.Scaffold",
         differences={
-            "EstimatorSpec": "eval_metric_ops are metrics of Keras alone; a scaffold is refused"
+            "EstimatorSpec": "eval_metric_ops are metrics of Keras alone",
+            "Scaffold": "a saver is a tf.train.Checkpoint; operations and feeds are refused",
         },
     ),
     *area(
@@ -152,7 +154,7 @@ AREA = (
         differences={
             "LoggingTensorHook": "tensors are those of model_fn, for the hooks that it returns; "
             "not names of operations",
-            "CheckpointSaverHook": "savers and scaffolds are refused",
+            "CheckpointSaverHook": "a saver is a tf.train.Checkpoint",
         },
     ),
     *area(

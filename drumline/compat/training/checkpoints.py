@@ -241,6 +241,11 @@ class TensorCheckpoint:
     def sync(self) -> None:
         """Nothing: what was saved is on the disk."""
 
+    def checkpointed_objects(self) -> dict[str, Any]:
+        """The objects by name, as drumline's checkpoint takes them."""
+        graph = _Graph()
+        return {name: graph.node(value) for name, value in self._objects.items()}
+
     def _restore(self, path: Any, counts: bool) -> LoadStatus:
         if path is None:
             return LoadStatus(None)
@@ -257,9 +262,7 @@ class TensorCheckpoint:
 
     def _core(self) -> train.Checkpoint:
         """drumline's checkpoint of what is there now."""
-        graph = _Graph()
-        objects = {name: graph.node(value) for name, value in self._objects.items()}
-        core = train.Checkpoint(**objects)
+        core = train.Checkpoint(**self.checkpointed_objects())
         core.save_counter = int(self.save_counter)
         return core
 

@@ -23,6 +23,7 @@ from drumline.estimator.hooks.session_hooks import (
     SessionRunValues,
     check_listeners,
 )
+from drumline.estimator.spec import checked_saver
 
 _log = logging.getLogger("drumline")
 
@@ -98,16 +99,18 @@ class CheckpointSaverHook(SessionRunHook):
         checkpoint_dir: where.
         save_secs: after how many seconds.
         save_steps: after how many steps.
-        saver: must be None: the Estimator's variables are saved.
+        saver: a ``tf.train.Checkpoint``, or ``dl.train.Checkpoint``; by default the Estimator's
+            variables are saved.
         checkpoint_basename: what names of files begin with.
-        scaffold: must be None.
+        scaffold: a `Scaffold` whose saver is taken.
         listeners: `CheckpointSaverListener`s.
         save_graph_def: without effect: there is no graph.
 
     Raises:
-        ValueError: both ``save_secs`` and ``save_steps`` are given, or neither is.
-        NotImplementedError: with a saver or a scaffold; or, in several processes, with
-            ``save_secs``.
+        ValueError: both ``save_secs`` and ``save_steps`` are given, or neither is; or both a saver
+            and a scaffold.
+        TypeError: the saver is something else.
+        NotImplementedError: in several processes, with ``save_secs``.
     """
 
     def __init__(
@@ -121,11 +124,11 @@ class CheckpointSaverHook(SessionRunHook):
         listeners: Iterable[Any] | None = None,
         save_graph_def: bool = True,
     ):
-        if saver is not None or scaffold is not None:
-            raise NotImplementedError(
-                "CheckpointSaverHook(saver=, scaffold=): checkpoints hold the variables of "
-                "model_fn; leave both out."
-            )
+        if saver is not None and scaffold is not None:
+            raise ValueError("You cannot provide both saver and scaffold.")
+        self._saver: Any = checked_saver(
+            saver if scaffold is None else scaffold.saver, "CheckpointSaverHook"
+        )
         self._directory = os.fspath(checkpoint_dir)
         self._name = checkpoint_basename
         self._seconds = save_secs
@@ -148,7 +151,7 @@ class CheckpointSaverHook(SessionRunHook):
     def after_create_session(self, session: Any, coord: Any) -> None:
         graph = self._graph
         self._manager = train.CheckpointManager(
-            graph.checkpoint, self._directory, graph.keep_checkpoints, self._name
+            self._saver or graph.checkpoint, self._directory, graph.keep_checkpoints, self._name
         )
         self._timer.reset()
         self._save(self._step())
