@@ -92,11 +92,13 @@ class ModelGraph:
         is_traced: whether its first call is traced, so that there is nothing to undo.
         rates: optimizers with a function that gives the learning rate, where `on_servers`.
         local: those of metrics, which no checkpoint holds, by their ids.
+        summaries: what writes a value that model_fn has a summary of, by its tag.
     """
 
     def __init__(self, mode: str, values: ModelValues):
         _install()
         self.local: set[int] = set()
+        self.summaries: dict[str, Callable[..., Any]] = {}
         self.mode = mode
         self.values = values
         self.checkpoint: Any = None
@@ -195,13 +197,16 @@ class ModelCall:
         graph: what it is a call of.
         tape: records what it computes, for ``minimize``, where `ModelValues` sets one.
         sums_loss: whether the replicas' losses are parts of a sum, and not of a mean.
+        summaries: what there is a summary of, by its tag.
     """
 
     def __init__(self, graph: ModelGraph):
         self.graph = graph
         self.tape: Any = None
         self.sums_loss = False
+        self.summaries: dict[str, Any] = {}
         self._counts: Counter[str] = Counter()
+        self._tags: Counter[str] = Counter()
         self._given: set[int] = set()
 
     @property
@@ -218,6 +223,22 @@ class ModelCall:
     def replicas(self) -> int:
         """How many replicas make a step together."""
         return int(get_strategy().num_replicas_in_sync)
+
+    def summarize(self, tag: str, value: Any, write: Callable[..., Any]) -> None:
+        """Have a value of the step written now and then; only training writes summaries.
+
+        Args:
+            tag: its name; a number is appended if there is one of it.
+            value: an array of JAX's, or what stands for it.
+            write: takes the tag, the value as an array of numpy's, and ``step=``.
+        """
+        if not self.training:
+            return
+        count = self._tags[tag]
+        self._tags[tag] += 1
+        tag = f"{tag}_{count}" if count else tag
+        self.summaries[tag] = value
+        self.graph.summaries[tag] = write
 
     def create(self, name: str, make: Callable[[], Any]) -> Any:
         """Make a variable of a class that is not Keras's, or give that of the first call."""

@@ -80,6 +80,7 @@ class ModelRun:
         self.graph.keep_checkpoints = config.keep_checkpoint_max or None
         self.graph.spans_processes = strategy is not None and strategy.spans_processes
         self._watched: list[list[Any]] = []
+        self._summaries: dict[str, Any] = {}
         self._steps = StepCount()
 
     def _build(self, first: Any) -> None:
@@ -106,7 +107,7 @@ class ModelRun:
 
     def step(self, batch: Any) -> Any:
         """Run a step; the loss of all replicas, or the predictions."""
-        found, self._watched, counted = self._run(batch)
+        found, self._watched, self._summaries, counted = self._run(batch)
         if self._strategy is None:
             self._count(counted)
             return found
@@ -129,6 +130,13 @@ class ModelRun:
                     return found
                 return [self._strategy.experimental_local_results(one)[0] for one in found]
         return None
+
+    def summaries(self) -> dict[str, Any]:
+        """What model_fn has summaries of, by tag: of the last step and the first replica."""
+        if self._strategy is None:
+            return self._summaries
+        local = self._strategy.experimental_local_results
+        return {tag: local(value)[0] for tag, value in self._summaries.items()}
 
     def global_step(self) -> int:
         """How many steps were made, as `StepCount` knows without waiting for the last of them."""
@@ -245,7 +253,7 @@ class ModelRun:
 
         def estimator_step(features: Any, labels: Any = None) -> Any:
             before = graph.global_step.value
-            with graph.call():
+            with graph.call() as call:
                 spec = self._call(features, labels)
             after = graph.global_step.value
             if mode != ModeKeys.TRAIN and after is not before:
@@ -259,7 +267,7 @@ class ModelRun:
                 counted = None if counted is None else counted + 1
             watched = [step_tensors(hook, self._values) for hook in hooks_of(spec)]
             found = spec.predictions if mode == ModeKeys.PREDICT else spec.loss
-            return found, watched, counted
+            return found, watched, call.summaries, counted
 
         if self._strategy is None:
             compiled = self._values.compiled(estimator_step)

@@ -174,7 +174,8 @@ class EstimatorSpec(_Fields):
         predictions: a tensor, or a dictionary of tensors.
         loss: a scalar tensor.
         train_op: what an optimizer's ``minimize`` returned.
-        eval_metric_ops: metrics of Keras by name, which were updated.
+        eval_metric_ops: metrics of Keras by name, which were updated, or those of
+            ``tf.compat.v1.metrics``.
         export_outputs: what models for serving give; kept.
         training_chief_hooks: hooks of the first worker.
         training_hooks: hooks of all workers.
@@ -223,12 +224,14 @@ class EstimatorSpec(_Fields):
                 f"scaffold must be tf.compat.v1.train.Scaffold. Given: {scaffold!r}; of "
                 "dl.estimator it is dl.estimator.Scaffold."
             )
-        metrics = dict(eval_metric_ops or {})
+        given = dict(eval_metric_ops or {})
+        metrics = {name: getattr(each, "metric", each) for name, each in given.items()}
         for name, metric in metrics.items():
             if not isinstance(metric, keras.Metric):
                 raise TypeError(
                     f"EstimatorSpec: eval_metric_ops[{name!r}] must be a metric of "
-                    f"tf.keras.metrics whose update_state was called, not {type(metric).__name__}"
+                    "tf.keras.metrics whose update_state was called, or the pair that a function "
+                    f"of tf.compat.v1.metrics gives, not {type(metric).__name__}"
                 )
         hooks = (training_chief_hooks, training_hooks, evaluation_hooks, prediction_hooks)
         chief, train, evaluation, prediction = (tuple(each or ()) for each in hooks)

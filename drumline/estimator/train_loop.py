@@ -80,7 +80,7 @@ class TrainLoop:
                 hooks.add(StepCounterHook(config.log_step_count_steps, summary_writer=self._writer))
         self._began = 0
         self._loss: float | None = None
-        self._unread: tuple[Any, int] | None = None
+        self._unread: tuple[Any, int, dict[str, Any]] | None = None
         self._saved = -1
         self._saved_at = time.monotonic()
 
@@ -143,15 +143,15 @@ class TrainLoop:
         """
         loss, stop = self._hooks.run(lambda: self._run.step(batch))
         step = self._global_step()
-        before, self._unread = self._unread, (loss, step)
+        before, self._unread = self._unread, (loss, step, self._run.summaries())
         self._note(before)
         return step, stop
 
-    def _note(self, unread: tuple[Any, int] | None) -> None:
-        """Look at the loss of a step, which may run still; log and write it."""
+    def _note(self, unread: tuple[Any, int, dict[str, Any]] | None) -> None:
+        """Look at the loss of a step, which may run still; log and write it, with summaries."""
         if unread is None:
             return
-        loss, step = unread
+        loss, step, summaries = unread
         self._loss = value = float(loss)
         if math.isnan(value):
             raise NanLossDuringTrainingError
@@ -161,6 +161,9 @@ class TrainLoop:
         if self._writer is not None and step % self._config.save_summary_steps == 0:
             with self._writer.as_default():
                 summary.scalar("loss", value, step=step)
+                for tag, each in summaries.items():
+                    found = self._run.graph.values.as_numpy(each)
+                    self._run.graph.summaries[tag](tag, found, step=step)
 
     def _rest(self) -> tuple[int, bool]:
         """End the steps that have begun; the global step, and whether a hook ends the loop."""

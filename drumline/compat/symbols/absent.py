@@ -50,7 +50,6 @@ _REMOVED = {
     "predictions alone: train and evaluate with the Estimator",
     "estimator.experimental.make_stop_at_checkpoint_step_hook": "give train max_steps",
     "estimator.tpu.*": REASONS["tpu"],
-    "estimator.inputs.*": "give a tf.data.Dataset of from_tensor_slices in input_fn",
     "estimator.FeedFnHook": REASONS["graphs"],
     "estimator.GlobalStepWaiterHook": REASONS["graphs"],
     "estimator.SummarySaverHook": "RunConfig(save_summary_steps=) says when summaries are written",

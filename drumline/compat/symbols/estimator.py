@@ -30,7 +30,7 @@ AREA = (
         EstimatorSpec=_both("EstimatorSpec"),
         Scaffold="compat.v1.train.Scaffold",
         differences={
-            "EstimatorSpec": "eval_metric_ops are metrics of Keras alone",
+            "EstimatorSpec": "eval_metric_ops are metrics of Keras, or of tf.compat.v1.metrics",
             "Scaffold": "a saver is a tf.train.Checkpoint; operations and feeds are refused",
         },
     ),
@@ -123,6 +123,13 @@ AREA = (
         model_to_estimator="keras.estimator.model_to_estimator "
         "compat.v1.keras.estimator.model_to_estimator",
         differences={"model_to_estimator": "both checkpoint formats are drumline's"},
+    ),
+    *area(
+        "drumline.compat.v1.inputs",
+        {
+            name: f"compat.v1.estimator.inputs.{name}"
+            for name in ("numpy_input_fn", "pandas_input_fn")
+        },
     ),
     *area(_MODULE + "premade.heads.base", Head=_both("Head")),
     *area(_MODULE + "premade.model", add_metrics=_both("add_metrics")),

@@ -26,6 +26,11 @@ _LOSSES = (
     "mean_pairwise_squared_error mean_squared_error sigmoid_cross_entropy softmax_cross_entropy "
     "sparse_softmax_cross_entropy"
 )
+_METRICS = (
+    "accuracy auc false_negatives false_positives mean mean_absolute_error "
+    "mean_relative_error mean_squared_error percentage_below precision recall "
+    "root_mean_squared_error true_negatives true_positives"
+)
 _OPTIMIZERS = (
     "AdadeltaOptimizer AdagradOptimizer AdamOptimizer FtrlOptimizer GradientDescentOptimizer "
     "MomentumOptimizer RMSPropOptimizer"
@@ -245,6 +250,20 @@ AREA = (
     ),
     *area("keras.layers", {name: f"compat.v1.layers.{name}" for name in _LAYER_CLASSES.split()}),
     *same_names(_V1 + "losses", "compat.v1.losses.", _LOSSES),
+    *same_names(
+        _V1 + "metrics",
+        "compat.v1.metrics.",
+        _METRICS,
+        differences=dict.fromkeys(_METRICS.split(), "metrics of Keras, in a model_fn alone"),
+    ),
+    *same_names(
+        _V1 + "metrics",
+        "compat.v1.summary.",
+        "histogram scalar",
+        differences=dict.fromkeys(
+            ("histogram", "scalar"), "in the files of the Estimator; there is nothing to merge"
+        ),
+    ),
     *area(_V1 + "losses", WeightedReduction="compat.v1.losses.Reduction"),
     *area(
         _V1 + "optimizers",

@@ -219,6 +219,7 @@ def add_metrics(estimator: Estimator, metric_fn: Callable[..., Any]) -> Estimato
             "config": config,
         }
         more = metric_fn(**{name: found[name] for name in names})
+        more = {name: getattr(each, "metric", each) for name, each in more.items()}
         return spec._replace(eval_metric_ops={**spec.eval_metric_ops, **more})
 
     made = copy.copy(estimator)

@@ -90,12 +90,13 @@ class ServerRun(ModelRun):
 
         def replica_step(features: Any, labels: Any = None) -> Any:
             before = of_32_bits(graph.global_step.value)
-            with graph.call():
+            with graph.call() as call:
                 spec = self._call(features, labels)
             if values.counts_steps:
                 graph.global_step.assign_add(1)
             watched = [step_tensors(hook, values) for hook in hooks_of(spec)]
-            return spec.loss, watched, of_32_bits(graph.global_step.value) - before
+            counted = of_32_bits(graph.global_step.value) - before
+            return spec.loss, watched, call.summaries, counted
 
         def estimator_step(iterator: Any) -> Any:
             return self._strategy.run(replica_step, args=arguments_of(next(iterator)))
@@ -123,7 +124,7 @@ class ServerRun(ModelRun):
 
     def step(self, batch: Any) -> Any:
         """The loss of a step; the hooks' values are its own."""
-        loss, self._watched, counted = batch
+        loss, self._watched, self._summaries, counted = batch
         self._steps.begin(self._steps.now + int(counted))
         return loss
 
@@ -136,6 +137,10 @@ class ServerRun(ModelRun):
             if each is hook:
                 return list(found)
         return None
+
+    def summaries(self) -> dict[str, Any]:
+        """What model_fn has summaries of, by tag, of the last step."""
+        return self._summaries
 
     def _schedule(self, iterator: Any) -> None:
         """Let workers make steps, so many that they do not wait, and none beyond the pause."""
