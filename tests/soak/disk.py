@@ -41,6 +41,8 @@ def mounted(place: Path) -> Iterator[None]:
         subprocess.CalledProcessError: if it is forbidden.
     """
     _run("mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES},mode=700", "soak", str(place))
+    # Processes on a host of `two_hosts` have mounts of their own, which follow those here.
+    _run("mount", "--make-shared", str(place))
     try:
         yield
     finally:
@@ -68,11 +70,18 @@ def read_only(place: Path) -> Iterator[None]:
     """Let nothing new be opened for writing there; what is open stays so.
 
     The same disk is mounted a second time over itself: as long as a file is open for writing, a
-    mounted disk cannot be made read-only, and a job may keep one open all the time.
+    mounted disk cannot be made read-only, and a job may keep one open all the time. It is made
+    read-only before it gets there, since only then it is so on all hosts.
     """
-    _run("mount", "--bind", str(place), str(place))
+    with tempfile.TemporaryDirectory() as aside:
+        _run("mount", "--bind", str(place), aside)
+        try:
+            _run("mount", "--make-private", aside)
+            _run("mount", "-o", "remount,bind,ro", aside)
+            _run("mount", "--bind", aside, str(place))
+        finally:
+            _run("umount", "--lazy", aside)
     try:
-        _run("mount", "-o", "remount,bind,ro", str(place))
         yield
     finally:
         _run("umount", "--lazy", str(place))

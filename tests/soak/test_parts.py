@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.network_namespaces import two_hosts
 from tests.soak import clock, disk, record, report
 from tests.soak.faults import KINDS, Fault, plan
 from tests.soak.jobs import LOOPS, TOPOLOGIES, Folder, Job, Step
@@ -199,3 +200,18 @@ def test_the_report_counts_faults_and_names_defects(tmp_path: Path) -> None:
     assert defect == f"run 1 of seed 1, {job.name}: different after a kill at step 4 (steps)"
     report.picture(kept.lines(), tmp_path / "made" / "soak.png")
     assert (tmp_path / "made" / "soak.png").read_bytes().startswith(b"\x89PNG")
+
+
+@needs_mounts
+def test_a_disk_is_read_only_on_hosts_of_their_own_too(tmp_path: Path) -> None:
+    with disk.mounted(tmp_path), two_hosts() as hosts:
+        write = ["sh", "-c", f"echo; read line; echo $line > {tmp_path}/here"]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        writers = [hosts.run(0, write, **pipes) for _ in "ab"]
+        for writer in writers:
+            writer.stdout.readline()  # it has its own mounts by now
+        with disk.read_only(tmp_path):
+            _, said = writers[0].communicate(b"first\n")
+            assert writers[0].returncode != 0 and b"Read-only" in said
+        writers[1].communicate(b"second\n")
+        assert writers[1].returncode == 0 and (tmp_path / "here").read_text() == "second\n"

@@ -62,7 +62,8 @@ def strategy_of(job: Job) -> dl.distribute.Strategy | None:
         server = dl.distribute.Server(resolver.cluster_spec(), resolver.task_type, resolver.task_id)
         server.join()
         return None
-    return dl.distribute.ParameterServerStrategy(resolver)
+    # The numbers are defined only if no step misses the one before.
+    return dl.distribute.ParameterServerStrategy(resolver, max_staleness=0)
 
 
 def examples(job: Job) -> dl.data.Dataset:
