@@ -21,6 +21,7 @@ from drumline.distribute.parameter_server.coordinator import ClusterCoordinator,
 from drumline.keras import internals
 from drumline.keras.parameter_server.sources import DrawnSource, Source, source_of
 from drumline.keras.parameter_server.steps import Steps, predict_step, test_step, train_step
+from drumline.keras.resuming.fit_run import FitRun, run_of
 from drumline.keras.state import coordinator_of, is_on_servers
 
 _LOOK_SECONDS = 0.002
@@ -30,7 +31,12 @@ Ended = Callable[[int, list[Any]], bool]
 
 
 def run_epoch(
-    coordinator: ClusterCoordinator, source: Source, steps: Steps, began: Began, ended: Ended
+    coordinator: ClusterCoordinator,
+    source: Source,
+    steps: Steps,
+    began: Began,
+    ended: Ended,
+    fit_run: FitRun | None = None,
 ) -> None:
     """Schedule the steps of an epoch and wait for them.
 
@@ -44,17 +50,27 @@ def run_epoch(
         began: called with the first step of each execution.
         ended: called with the last step of each execution, and the results of its steps; returns
             whether to schedule no more.
+        fit_run: the `fit` whose epoch it is. It may begin in the middle of the epoch; and where it
+            is to save, no step is scheduled before all others have ended, so that variables,
+            input and callbacks are saved as they are behind one and the same step.
     """
     run = _Epoch(coordinator, ended)
+    done = 0 if fit_run is None else fit_run.step
     function = source.function(steps)
     most = source.outstanding_per_worker * coordinator.strategy.num_workers
     with _cancelled_on_error(coordinator):
-        for first, last, arguments in source.epoch():
+        for first, last, arguments in source.epoch(done):
             began(first)
             run.schedule(function, last, arguments)
+            if fit_run is not None:
+                fit_run.scheduled = last + 1
             run.report(wait_while_more_than=most)
+            if fit_run is not None and fit_run.waits_for_steps:
+                run.report(wait_while_more_than=0)
         run.report(wait_while_more_than=0)
         coordinator.join()
+    if isinstance(source, DrawnSource):
+        source.epoch_ended()
 
 
 class _Stopped(Exception):
@@ -251,6 +267,9 @@ def fit(
     )
     steps = _steps(model, source)
     source.build(model)
+    run = run_of(model)
+    if run is not None and isinstance(source, DrawnSource):
+        run.drawn = source
     validation = None
     if validation_data is not None:
         validation = _validation(
@@ -301,6 +320,7 @@ class _FitLoop:
         model, callbacks = self._model, self._callbacks
         model.reset_metrics()
         callbacks.on_epoch_begin(epoch)
+        run = run_of(model)
 
         def ended(last: int, results: list[Any]) -> bool:
             callbacks.on_train_batch_end(last, loss_logs(results))
@@ -312,6 +332,7 @@ class _FitLoop:
             self._steps,
             callbacks.on_train_batch_begin,
             ended,
+            run,
         )
         logs = dict(internals.pythonify_logs(model.get_metrics_result()))
         if self._validation is not None and model._should_eval(epoch, self._validation_freq):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -114,8 +115,12 @@ class FedSource:
         """Go through the input from its start."""
         self._iterator.reset()
 
-    def epoch(self) -> Iterator[Group]:
-        """For each execution its first and last step, and the arguments of each of its steps."""
+    def epoch(self, done: int = 0) -> Iterator[Group]:
+        """For each execution its first and last step, and the arguments of each of its steps.
+
+        Args:
+            done: how many steps of the epoch are done; the iterator has been given its position.
+        """
         with self._iterator.catch_stop_iteration():
             for first, last, iterator in self._iterator:
                 if iterator is RESUMED:
@@ -159,8 +164,12 @@ class DrawnSource:
         self._dataset = coordinator.create_per_worker_dataset(dataset_fn)
         if class_weight:
             require_targets_alone(self._dataset.element_spec)
+        self._coordinator = coordinator
         self._iterator = iter(self._dataset)
         self._drawn = False
+        # Of each worker's dataset: what was used before this epoch, and the worker's count then.
+        self._used = [0] * coordinator.strategy.num_workers
+        self._counts_before: list[int] | None = None
 
     def build(self, model: keras.Model) -> None:
         """Give the model the shapes of a batch."""
@@ -178,13 +187,50 @@ class DrawnSource:
         if self._drawn:
             self._iterator = iter(self._dataset)
             self._drawn = False
+            self._used = [0] * len(self._used)
 
-    def epoch(self) -> Iterator[Group]:
-        """For each execution its first and last step, and the arguments of each of its steps."""
+    def epoch(self, done: int = 0) -> Iterator[Group]:
+        """For each execution its first and last step, and the arguments of each of its steps.
+
+        Args:
+            done: how many steps of the epoch are done.
+        """
         self._drawn = True
-        for first in range(0, self.num_batches, self._steps_per_execution):
+        self._used = self.state()
+        self._counts_before = self._counts()
+        for first in range(done, self.num_batches, self._steps_per_execution):
             count = min(self._steps_per_execution, self.num_batches - first)
             yield first, first + count - 1, [(self._iterator,)] * count
+
+    def epoch_ended(self) -> None:
+        """Note what the epoch has used; what workers run until the next one counts for others."""
+        self._used, self._counts_before = self.state(), None
+
+    def state(self) -> list[int]:
+        """How many batches each worker has used, when all steps that were scheduled have ended."""
+        if self._counts_before is None:
+            return self._used
+        counts = zip(self._used, self._counts(), self._counts_before, strict=True)
+        return [used + now - before for used, now, before in counts]
+
+    def resume(self, used: list[int]) -> None:
+        """Let every worker pass over the batches that it had used before."""
+        if len(used) != len(self._used):
+            warnings.warn(
+                f"This `fit` cannot be resumed exactly: {len(used)} workers drew batches of their "
+                f"own when the backup was saved, and there are {len(self._used)}, which begin with "
+                "their datasets' first batches. Start as many workers, or give `fit` a "
+                "dl.data.Dataset that ends: the chief sends its batches, from their position.",
+                stacklevel=2,
+            )
+            return
+        self._used = used
+        self._dataset = self._coordinator.create_per_worker_dataset(Rest(self._dataset_fn, used))
+        self._iterator = iter(self._dataset)
+
+    def _counts(self) -> list[int]:
+        counts: list[int] = self._coordinator.counts()["by worker"]
+        return counts
 
     def function(self, steps: Steps) -> Callable[..., Any]:
         """The form of the steps that takes these arguments."""
@@ -256,6 +302,23 @@ class Share:
     def __call__(self, context: InputContext) -> Dataset:
         """The elements of the worker that the context names."""
         return self._dataset.shard(context.num_input_pipelines, context.input_pipeline_id)
+
+
+class Rest:
+    """What every worker has not used of its dataset.
+
+    Args:
+        dataset_fn: makes the whole from an `InputContext`.
+        used: how many elements each worker has used.
+    """
+
+    def __init__(self, dataset_fn: Callable[[InputContext], Dataset], used: Sequence[int]) -> None:
+        self._dataset_fn = dataset_fn
+        self._used = used
+
+    def __call__(self, context: InputContext) -> Dataset:
+        """The rest of the worker that the context names."""
+        return self._dataset_fn(context).skip(self._used[context.input_pipeline_id])
 
 
 def _dataset_function(x: Any) -> Callable[[InputContext], Dataset] | None:

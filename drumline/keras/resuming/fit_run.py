@@ -14,7 +14,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 
@@ -30,6 +30,16 @@ from drumline.keras.resuming.user_state import as_text, from_text
 from drumline.keras.state import is_on_servers, strategy_of
 
 _log = logging.getLogger("drumline")
+
+
+class WorkersInput(Protocol):
+    """What the workers of parameter servers read, each by itself."""
+
+    def state(self) -> list[int]:
+        """How much each has used, when no step runs."""
+
+    def resume(self, used: list[int]) -> None:
+        """Let each continue behind what it had used."""
 
 
 def run_of(model: keras.Model | None) -> FitRun | None:
@@ -50,6 +60,9 @@ class FitRun:
         step: how many steps of the epoch are done.
         total_steps: how many steps were done since the training began.
         input: what the epochs are read from; None until it is known.
+        drawn: what the workers of parameter servers read by themselves; None if they do not.
+        scheduled: how many steps of the epoch workers were given. Where they are not ahead of what
+            callbacks know of, it stays 0.
     """
 
     def __init__(self, model: keras.Model, validation_freq: Any = 1) -> None:
@@ -58,6 +71,9 @@ class FitRun:
         self.step = 0
         self.total_steps = 0
         self.input: InputPosition | None = None
+        self.drawn: WorkersInput | None = None
+        self.scheduled = 0
+        self._awaited: list[Saver] = []
         self._validation: InputPosition | None = None
         self._validation_freq = validation_freq
         self._validation_state: dict[str, Any] | None = None
@@ -79,6 +95,14 @@ class FitRun:
     def spanning(self) -> Strategy | None:
         """The model's strategy, if it spans processes."""
         return self._spanning
+
+    @property
+    def waits_for_steps(self) -> bool:
+        """Whether all steps that workers were given are to end before they are given more."""
+        ahead = self.scheduled - self.step
+        return bool(self._awaited) or any(
+            (left := saver.steps_left(self)) is not None and left <= ahead for saver in self._savers
+        )
 
     @property
     def saves(self) -> bool:
@@ -148,7 +172,7 @@ class FitRun:
         Returns:
             What is to be done when they have.
         """
-        self.epoch, self._in_epoch = epoch, True
+        self.epoch, self._in_epoch, self.scheduled = epoch, True, 0
         resumption, self._resumption = self._resumption, None
         if self._first_epoch is None:
             self._first_epoch = epoch
@@ -193,10 +217,13 @@ class FitRun:
         return self.epoch, self.step
 
     def _save_if_due(self) -> None:
-        for saver in self._savers:
-            if saver.is_due(self, at_epoch_end=not self._in_epoch):
-                self._save(saver)
-
+        due = [saver for saver in self._savers if saver.is_due(self, not self._in_epoch)]
+        self._awaited += [saver for saver in due if saver not in self._awaited]
+        if self._in_epoch and self.step < self.scheduled:
+            return  # Variables know of later steps than callbacks do: `waits_for_steps`.
+        awaited, self._awaited = self._awaited, []
+        for saver in awaited:
+            self._save(saver)
         self._save_before_preemption()
 
     def _watch_for_preemption(self) -> None:
@@ -256,6 +283,7 @@ class FitRun:
             "callbacks": states_of(self._callbacks.callbacks),
             "validation": validation,
             "input": self._input_states(),
+            **({} if self.drawn is None else {"drawn": self.drawn.state()}),
         }
 
     def _input_states(self) -> dict[str, Any] | None:
@@ -274,8 +302,12 @@ class FitRun:
 
     def _note_values(self, saver: Saver) -> None:
         """Hold what was restored, which callbacks may change when they begin."""
-        if not is_on_servers(self.model):
-            self._values = [(v, v._value) for v in saver.checkpoint.variables]
+        self._values = [(v, v._value) for v in saver.checkpoint.variables]
+        if is_on_servers(self.model):
+            # The servers' own are read one by one; Keras resets these when an epoch begins.
+            noted = {id(variable) for variable, _ in self._values}
+            metrics = [v for v in self.model.metrics_variables if id(v) not in noted]
+            self._values += [(v, v._value) for v in metrics]
 
     def _put_values_back(self) -> None:
         for variable, value in self._values:
@@ -296,6 +328,8 @@ class FitRun:
         self._validation_state = resumption["validation"]
         if self.input is not None and resumption["input"] is not None:
             self.input.resume(self._own_input_state(resumption["input"]), self.step)
+        if self.drawn is not None and "drawn" in resumption:
+            self.drawn.resume(resumption["drawn"])
         ends = resumption["stops"] and not self.step
         self.model._initial_epoch = sys.maxsize if ends else self.epoch
         if not self.step:

@@ -154,6 +154,17 @@ class Saver:
                 return True
         return self._clock is not None and self._clock.is_over(run)
 
+    def steps_left(self, run: FitRun) -> int | None:
+        """In how many steps it will be time to save; None if steps do not decide that."""
+        if isinstance(self._callback, keras.callbacks.BackupAndRestore):
+            each = self._callback.save_freq
+            if each is False or not isinstance(each, int):
+                return None
+            return max(1, each - int(self._callback._batches_seen_since_last_saving))
+        if self._steps is None:
+            return None
+        return max(1, self._steps - (run.total_steps - self._total_steps))
+
     def restore(self) -> dict[str, Any] | None:
         """Restore the latest checkpoint, and return its progress; None if there is none."""
         return self.checkpoint.restore(getattr(self._callback, "_weights_path", None))
