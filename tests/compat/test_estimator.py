@@ -263,5 +263,5 @@ def test_metrics_of_classes_do_not_warn_of_64_bits(tmp_path):
 
     made = estimator(tmp_path, classified)
     made.train(of_32_bits, steps=2)
-    expected = np.mean(LABELS == ROWS.argmax(axis=1))
+    expected = np.mean(ROWS.argmax(axis=1) == LABELS)
     assert made.evaluate(of_32_bits)["same"] == pytest.approx(expected)
