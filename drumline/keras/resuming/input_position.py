@@ -11,6 +11,8 @@ to the position.
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -83,6 +85,13 @@ class ReplayedBatches:
 
 
 _END = object()
+
+
+def drop_ready(enqueuer: Any) -> None:
+    """Drop what an enqueuer of Keras's that has stopped holds for its next start."""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            enqueuer.ready_queue.get(block=False)
 
 
 class Resumed:
@@ -228,6 +237,7 @@ class InputPosition:
             self._counted_before = self._epochs._steps_seen
             if self._position() is None or not self._lasts():
                 self._before_epoch = self._starting_state()
+            self._drop_read_ahead()
             yield from make()
             return
         self._counted_before = resumption["counted_before"]
@@ -236,6 +246,7 @@ class InputPosition:
         if self._before_epoch is not None and self._of_user is not None:
             set_process_state(self._before_epoch["process"])
             self._of_user.restore(self._before_epoch["user"])
+        self._drop_read_ahead()
         made = make()
         if self._epochs.steps_per_epoch:
             # An iteration that lasts for several epochs: Keras keeps it, and makes none.
@@ -287,6 +298,17 @@ class InputPosition:
             return None
         return {"process": process_state(), "user": self._of_user.state()}
 
+    def _drop_read_ahead(self) -> None:
+        """Let an epoch begin with its own batches.
+
+        Keras gives an epoch first what the workers of a ``PyDataset`` had read ahead in the one
+        before, or when the model was built: batches of another order, and not always as many.
+        """
+        starts = self.is_kept and not self._epochs.steps_per_epoch
+        if starts and self._of_user is not None and self._adapter.num_batches is not None:
+            if self._adapter.enqueuer is not None:
+                drop_ready(self._adapter.enqueuer)
+
     def _put_back(self, state: dict[str, Any]) -> None:
         if not self._validates:
             set_process_state(state["process"])
@@ -305,6 +327,11 @@ class InputPosition:
                 "keras.utils.PyDataset."
             )
         if self._of_user is not None:
+            if self._adapter.enqueuer is not None and self._epochs.steps_per_epoch:
+                return (
+                    "workers of a PyDataset read ahead over the ends of epochs where "
+                    "steps_per_epoch is given. Leave it out, or use workers=1."
+                )
             return self._of_user.why_not_exact()
         return (
             f"{self._kind} has no position. A resumed `fit` reads the epoch again from its start "

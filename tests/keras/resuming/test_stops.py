@@ -146,6 +146,7 @@ QUICK = {
     "one iteration for all epochs": (9, 6),
     "arrays": (4, STEPS + 1),
     "a PyDataset": (STEPS + 4,),
+    "a PyDataset with workers": (STEPS + 4,),
 }
 
 
@@ -167,10 +168,15 @@ def _seeds(training: Training) -> Training:
     )
 
 
+def _undisturbed(name: str, training: Training, place: Path) -> Any:
+    """Without a backup; with one where without it an epoch begins with the one before's batches."""
+    return training.run(place, _every_3 if "with workers" in name else None)
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_stopped_after_some_steps(name: str, tmp_path: Path) -> None:
     training = _seeds(TRAININGS[name])
-    undisturbed = training.run(tmp_path / "undisturbed")
+    undisturbed = _undisturbed(name, training, tmp_path / "undisturbed")
     stops = [StopAfter(steps) for steps in QUICK[name]]
     resumed = training.resumed(tmp_path / "stopped", _every_2_and_epochs, *stops)
     assert resumed.differs_in(undisturbed) == []
@@ -181,7 +187,7 @@ def test_stopped_after_some_steps(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("backup", [_every_3, _every_2_and_epochs])
 def test_stopped_at_many_steps(name: str, backup: Callable[[Path], Any], tmp_path: Path) -> None:
     training = _seeds(TRAININGS[name])
-    undisturbed = training.run(tmp_path / "undisturbed")
+    undisturbed = _undisturbed(name, training, tmp_path / "undisturbed")
     at_once = training.compiling().get("steps_per_execution", 1)
     executions = (7 if training.epochs == 4 else STEPS - 3 * ("split" in name)) // at_once
     if "unknown" in name:  # half of the rows are there
