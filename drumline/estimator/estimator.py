@@ -359,7 +359,9 @@ class Estimator:
         writer = summary.create_file_writer(self.eval_dir(name))
         with writer.as_default():
             for metric, value in found.items():
-                summary.scalar(metric, value, step=step)
+                # A metric of several thresholds is an array.
+                kind = summary.write if np.ndim(value) else summary.scalar
+                kind(metric, value, step=step)
         writer.close()
 
     def _rows(self, values: Any) -> Iterator[Any]:

@@ -19,8 +19,20 @@ ROWS = {
     "score": GENERATOR.random(24).astype(np.float32),
     "class": GENERATOR.integers(0, 3, 24),
     "found": GENERATOR.integers(0, 3, 24),
+    "scores": GENERATOR.normal(size=(24, 4)).astype(np.float32),
+    "several": GENERATOR.permuted(np.tile(np.arange(4), (24, 1)), axis=1)[:, :2].copy(),
+    "unit": np.float32([[1, 0, 0], [0, 1, 0], [0.6, 0.8, 0]] * 8),
+    "other": np.float32([[0, 1, 0], [0.8, 0, 0.6]] * 12),
 }
 BATCH = 8
+AT_THRESHOLDS = (
+    "precision",
+    "recall",
+    "true_positives",
+    "true_negatives",
+    "false_positives",
+    "false_negatives",
+)
 
 
 def pairs(tf, rows):
@@ -50,13 +62,27 @@ def pairs(tf, rows):
             made[name] = getattr(metrics, name)(rows["true"], guess, weights)
         for name in ("false_positives", "false_negatives"):
             made[name] = getattr(metrics, name)(rows["true"], guess, weights)
+        made["iou"] = metrics.mean_iou(rows["class"], rows["found"], 4, weights)
+        made["per_class"] = metrics.mean_per_class_accuracy(
+            rows["class"], rows["found"], 4, weights
+        )
+        made["cosine"] = metrics.mean_cosine_distance(
+            rows["unit"], rows["other"], 1, None if weights is None else weights[:, None]
+        )
+        made["recall_at_1"] = metrics.recall_at_k(rows["class"], rows["scores"], 1, None, weights)
+        made["recall_at_2"] = metrics.recall_at_k(rows["several"], rows["scores"], 2, None, weights)
+        made["recall_of_1"] = metrics.recall_at_k(rows["several"], rows["scores"], 3, 1, weights)
+        for name in AT_THRESHOLDS:
+            kind = f"{name}_at_thresholds"
+            made[kind] = getattr(metrics, kind)(rows["true"], rows["score"], [0.2, 0.7], weights)
         yield from ((name + suffix, each) for name, each in made.items())
 
 
 def of_tensorflow():
     with theirs.Graph().as_default(), theirs.compat.v1.Session() as session:
         fed = {
-            name: theirs.compat.v1.placeholder(each.dtype, [BATCH]) for name, each in ROWS.items()
+            name: theirs.compat.v1.placeholder(each.dtype, [BATCH, *each.shape[1:]])
+            for name, each in ROWS.items()
         }
         made = dict(pairs(theirs, fed))
         session.run(theirs.compat.v1.local_variables_initializer())

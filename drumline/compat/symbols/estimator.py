@@ -44,24 +44,24 @@ AREA = (
         },
     ),
     *area(
-        "drumline.compat.v1.estimator",
+        "drumline.compat.v1.estimators.estimator",
         TensorEstimator=_both("Estimator"),
         differences={"TensorEstimator": _TRACED},
     ),
     *area(
-        "drumline.compat.v1.premade",
+        "drumline.compat.v1.estimators.premade",
         {name: f"estimator.{name}" for name in _PREMADE},
         differences=dict.fromkeys(_PREMADE, _OWN_NAMES),
     ),
     *area(
-        "drumline.compat.v1.former_premade",
+        "drumline.compat.v1.estimators.former_premade",
         {f"Former{name}": f"compat.v1.estimator.{name}" for name in _PREMADE},
         differences={
             f"Former{name}": f"{_OWN_NAMES}; a partitioner is refused" for name in _PREMADE
         },
     ),
     *area(
-        "drumline.compat.v1.premade",
+        "drumline.compat.v1.estimators.premade",
         {
             name: _both(name)
             for name in (
@@ -76,7 +76,7 @@ AREA = (
         },
     ),
     *area(
-        "drumline.compat.v1.export",
+        "drumline.compat.v1.estimators.export",
         {
             name: _both(f"export.{name}")
             for name in (
@@ -112,20 +112,20 @@ AREA = (
         },
     ),
     *area(
-        "drumline.compat.v1.parsing_specs",
+        "drumline.compat.v1.estimators.parsing_specs",
         {
             name: _both(name)
             for name in ("classifier_parse_example_spec", "regressor_parse_example_spec")
         },
     ),
     *area(
-        "drumline.compat.v1.premade",
+        "drumline.compat.v1.estimators.premade",
         model_to_estimator="keras.estimator.model_to_estimator "
         "compat.v1.keras.estimator.model_to_estimator",
         differences={"model_to_estimator": "both checkpoint formats are drumline's"},
     ),
     *area(
-        "drumline.compat.v1.inputs",
+        "drumline.compat.v1.estimators.inputs",
         {
             name: f"compat.v1.estimator.inputs.{name}"
             for name in ("numpy_input_fn", "pandas_input_fn")

@@ -27,9 +27,11 @@ _LOSSES = (
     "sparse_softmax_cross_entropy"
 )
 _METRICS = (
-    "accuracy auc false_negatives false_positives mean mean_absolute_error "
-    "mean_relative_error mean_squared_error percentage_below precision recall "
-    "root_mean_squared_error true_negatives true_positives"
+    "accuracy auc false_negatives false_negatives_at_thresholds false_positives "
+    "false_positives_at_thresholds mean mean_absolute_error mean_cosine_distance mean_iou "
+    "mean_per_class_accuracy mean_relative_error mean_squared_error percentage_below precision "
+    "precision_at_thresholds recall recall_at_k recall_at_thresholds root_mean_squared_error "
+    "true_negatives true_negatives_at_thresholds true_positives true_positives_at_thresholds"
 )
 _OPTIMIZERS = (
     "AdadeltaOptimizer AdagradOptimizer AdamOptimizer FtrlOptimizer GradientDescentOptimizer "
@@ -257,7 +259,7 @@ AREA = (
         differences=dict.fromkeys(_METRICS.split(), "metrics of Keras, in a model_fn alone"),
     ),
     *same_names(
-        _V1 + "metrics",
+        _V1 + "summaries",
         "compat.v1.summary.",
         "histogram scalar",
         differences=dict.fromkeys(

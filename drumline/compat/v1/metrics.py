@@ -1,4 +1,4 @@
-"""``tf.compat.v1.metrics``: metrics of a model_fn, and ``tf.compat.v1.summary`` of its values.
+"""``tf.compat.v1.metrics``: metrics of a model_fn.
 
 In a graph a metric is two operations: one gives its value, one takes a batch into it. Here it is a
 metric of Keras's that has taken the batch, with both as its value.
@@ -12,11 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import keras
-import numpy as np
 
-from drumline import summary as core_summary
-from drumline.compat.training import summaries
-from drumline.compat.training.scopes import in_scope
 from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
@@ -295,45 +291,193 @@ false_positives = _of_classes("false_positives", "FalsePositives")
 false_negatives = _of_classes("false_negatives", "FalseNegatives")
 
 
-# Summaries of what a model_fn computes.
+def mean_cosine_distance(
+    labels: Any,
+    predictions: Any,
+    dim: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Any:
+    """1 minus the mean of the products' sums over a dimension, of unit vectors; see `accuracy`."""
+    first, second = map(_floats, _like(labels, predictions))
+    return _mean_cosine(jnp.sum(first * second, dim, keepdims=True), dim, weights, name)
 
 
-def scalar(name: str, tensor: Any, collections: Any = None, family: str | None = None) -> None:
-    """Write a number of a model_fn, every ``RunConfig(save_summary_steps=)`` steps of training.
+def _mean_cosine(each: Any, dim: int, weights: Any, name: str | None) -> Any:
+    if weights is not None:
+        weights = _floats(weights)
+        if weights.ndim < each.ndim:
+            weights = jnp.expand_dims(weights, dim)
+    return _mean("mean_cosine_distance", 1 - each, weights, name)
 
-    Under a strategy it is that of the first replica. Without an Estimator it is
-    ``tf.summary.scalar``.
+
+class _ConfusionMatrix(keras.Metric):
+    """How many rows of each class were found to be of each.
 
     Args:
-        name: the tag, after the scopes around.
-        tensor: a real number.
-        collections: without effect: there are none.
-        family: stands before the name, twice as in TensorFlow.
-
-    Raises:
-        ValueError: ``tensor`` is no scalar.
+        name: its own.
+        num_classes: how many classes there are.
+        reduce: makes the value of the matrix, float32, ``(of the class, found as)``.
     """
-    if np.shape(convert(tensor)) != ():
-        raise ValueError(f"summary.scalar: {name!r} must be a scalar, not {np.shape(tensor)}")
-    _write(name, tensor, family, core_summary.scalar, summaries.scalar)
+
+    def __init__(self, name: str, num_classes: int, reduce: Callable[[Any], Any]):
+        super().__init__(name=name)
+        self._reduce = reduce
+        self.matrix = self.add_variable((num_classes, num_classes), "zeros", name="matrix")
+
+    def update_state(self, labels: Any, predictions: Any, sample_weight: Any = None) -> None:
+        """Count a batch."""
+        size = self.matrix.shape[0]
+        rows, columns = jnp.ravel(labels), jnp.ravel(predictions)
+        each = jnp.ones(rows.shape, jnp.float32)
+        if sample_weight is not None:
+            each = each * jnp.ravel(jnp.broadcast_to(sample_weight, labels.shape))
+        counted = jnp.zeros((size, size), jnp.float32).at[rows, columns].add(each)
+        self.matrix.assign_add(counted)
+
+    def result(self) -> Any:
+        """What is made of the matrix."""
+        return self._reduce(self.matrix.value)
 
 
-def histogram(name: str, values: Any, collections: Any = None, family: str | None = None) -> None:
-    """Write how numbers of a model_fn are distributed, as `scalar`.
+def mean_iou(
+    labels: Any,
+    predictions: Any,
+    num_classes: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Any:
+    """Intersection over union, the mean of the classes that there were; see `accuracy`.
 
     Args:
-        name: the tag, after the scopes around.
-        values: real numbers, of any shape.
-        collections: without effect: there are none.
-        family: stands before the name, twice as in TensorFlow.
+        labels: numbers of classes, any shape.
+        predictions: the same shape.
+        num_classes: how many classes there are.
+        weights: of each.
+        metrics_collections: and ``updates_collections``: without effect.
+        name: of the metric.
     """
-    _write(name, values, family, core_summary.histogram, summaries.histogram)
+
+    def of(matrix: Any) -> Any:
+        both = jnp.diagonal(matrix)
+        union = matrix.sum(0) + matrix.sum(1) - both
+        each = jnp.where(union > 0, both / jnp.where(union > 0, union, 1), 0)
+        there = (union > 0).sum()
+        return jnp.where(there > 0, each.sum() / jnp.maximum(there, 1), 0)
+
+    first, second = _like(labels, predictions)
+    return _updated(
+        "mean_iou",
+        lambda: _ConfusionMatrix(name or "mean_iou", int(num_classes), of),
+        first,
+        second,
+        weights=weights,
+    )
 
 
-def _write(name: str, value: Any, family: str | None, write: Any, at_once: Any) -> None:
-    tag = in_scope(name) if family is None else f"{family}/{in_scope(f'{family}/{name}')}"
-    call = running()
-    if call is None:
-        at_once(tag, value)
-    else:
-        call.summarize(tag, Tensor(convert(value)), write)
+def mean_per_class_accuracy(
+    labels: Any,
+    predictions: Any,
+    num_classes: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Any:
+    """The accuracy of each class, the mean over all of them; see `mean_iou`."""
+
+    def of(matrix: Any) -> Any:
+        rows = matrix.sum(1)
+        return jnp.mean(jnp.where(rows > 0, jnp.diagonal(matrix) / jnp.where(rows > 0, rows, 1), 0))
+
+    kind = "mean_per_class_accuracy"
+    first, second = _like(labels, predictions)
+    return _updated(
+        kind,
+        lambda: _ConfusionMatrix(name or kind, int(num_classes), of),
+        first,
+        second,
+        weights=weights,
+    )
+
+
+def _at_thresholds(kind: str, of: str) -> Callable[..., Any]:
+    """A function for a metric of probabilities, which counts as true what is above thresholds."""
+
+    def metric(
+        labels: Any,
+        predictions: Any,
+        thresholds: Any,
+        weights: Any = None,
+        metrics_collections: Any = None,
+        updates_collections: Any = None,
+        name: str | None = None,
+    ) -> Any:
+        first, second = _like(labels, predictions)
+        made: Any = getattr(keras.metrics, of)
+        return _updated(
+            kind,
+            lambda: made(thresholds=list(thresholds), name=name or kind),
+            (first != 0).astype(jnp.float32),
+            _floats(second),
+            weights=weights,
+        )
+
+    metric.__name__ = metric.__qualname__ = kind
+    metric.__doc__ = (
+        f"The {kind.replace('_', ' ')}, one for each: what is above one counts as true; see "
+        "`accuracy`."
+    )
+    return metric
+
+
+precision_at_thresholds = _at_thresholds("precision_at_thresholds", "Precision")
+recall_at_thresholds = _at_thresholds("recall_at_thresholds", "Recall")
+true_positives_at_thresholds = _at_thresholds("true_positives_at_thresholds", "TruePositives")
+true_negatives_at_thresholds = _at_thresholds("true_negatives_at_thresholds", "TrueNegatives")
+false_positives_at_thresholds = _at_thresholds("false_positives_at_thresholds", "FalsePositives")
+false_negatives_at_thresholds = _at_thresholds("false_negatives_at_thresholds", "FalseNegatives")
+
+
+def recall_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Any:
+    """How many of the labels are among the k classes of the highest scores; see `accuracy`.
+
+    Args:
+        labels: numbers of classes ``(n, labels of a row)``, or ``(n,)`` for one.
+        predictions: scores ``(n, num_classes)``.
+        k: how many classes count as found.
+        class_id: the label that counts alone; by default all.
+        weights: of rows, ``(n,)`` or ``(n, 1)``.
+        metrics_collections: and ``updates_collections``: without effect.
+        name: of the metric.
+    """
+    found = _hits(labels, predictions, k)
+    wanted = _of_32_bits(labels).reshape(found.shape)
+    counts = jnp.ones(found.shape, jnp.float32)
+    if class_id is not None:
+        counts = (wanted == class_id).astype(jnp.float32)
+    if weights is not None:
+        counts = counts * _floats(weights).reshape(-1, 1)
+    return _mean("recall_at_k", found, counts, name or f"recall_at_{k}")
+
+
+def _hits(labels: Any, predictions: Any, k: int) -> Any:
+    """Whether each label ``(n, labels)`` is among the k best of its row, float32."""
+    scores = _floats(predictions)
+    wanted = _of_32_bits(labels)
+    wanted = wanted.reshape(scores.shape[0], -1)
+    _, best = jax.lax.top_k(scores, int(k))
+    return (wanted[:, :, None] == best[:, None, :]).any(-1).astype(jnp.float32)

@@ -132,7 +132,7 @@ class TensorEstimator(estimator.Estimator):
             ValueError: there is no checkpoint.
             NotImplementedError: the model cannot be saved so.
         """
-        from drumline.compat.v1 import export
+        from drumline.compat.v1.estimators import export
 
         return export.export_saved_model(
             self,

@@ -22,7 +22,7 @@ from drumline.compat.keras.feature_layers import PREFIX, unwrap_features
 from drumline.compat.training.host_part import HostColumn, HostPart, placeholder
 from drumline.compat.training.module import TensorModule
 from drumline.compat.training.saved_model import SavedFunctions
-from drumline.compat.v1.premade import DENSE_LAYER, LINEAR_LAYER
+from drumline.compat.v1.estimators.premade import DENSE_LAYER, LINEAR_LAYER
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import unwrap, wrap
 from drumline.compat.values.specs import ArraySpec

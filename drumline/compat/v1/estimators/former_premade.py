@@ -11,7 +11,7 @@ from typing import Any
 
 import keras
 
-from drumline.compat.v1 import premade
+from drumline.compat.v1.estimators import premade
 from drumline.compat.v1.losses import WeightedReduction
 from drumline.compat.v1.optimizers import (
     AdagradOptimizer,

@@ -25,7 +25,7 @@ from drumline.compat.keras.feature_layers import (
     LinearOfColumns,
     unwrap_features,
 )
-from drumline.compat.v1.estimator import TensorEstimator
+from drumline.compat.v1.estimators.estimator import TensorEstimator
 from drumline.compat.values import dtypes
 from drumline.compat.values.boundary import from_core, register, unwrap, wrap
 from drumline.compat.values.tensor import Tensor
@@ -216,13 +216,13 @@ class _OfColumns(premade_model.PremadeEstimator):
 
     def host_columns(self) -> list[Any]:
         """The columns that are prepared before a saved model's program."""
-        from drumline.compat.v1 import export
+        from drumline.compat.v1.estimators import export
 
         return export.columns_of(self._dense, self._linear)
 
     def features_of_program(self) -> set[str] | None:
         """The features that a saved model's program takes; None for all numbers."""
-        from drumline.compat.v1 import export
+        from drumline.compat.v1.estimators import export
 
         return export.features_of_program(self._dense, self._linear)
 
