@@ -12,6 +12,11 @@ from drumline.data.storage.messages import (
     SequenceExample,
 )
 from drumline.distribute.cluster_resolver import ClusterSpec
+from drumline.distribute.cluster_resolver.cloud_notices import (
+    aws_termination_watcher,
+    azure_termination_watcher,
+    gce_termination_watcher,
+)
 from drumline.distribute.process_group.preemption import (
     PreemptionCheckpointHandler,
     TerminationConfig,
@@ -43,5 +48,8 @@ __all__ = [
     "PreemptionCheckpointHandler",
     "SequenceExample",
     "TerminationConfig",
+    "aws_termination_watcher",
+    "azure_termination_watcher",
+    "gce_termination_watcher",
     "latest_checkpoint",
 ]

@@ -47,7 +47,8 @@ class TerminationConfig:
 
     Args:
         termination_watcher_fn: returns whether the machine will be taken; called once a second in
-            a thread. SIGTERM is heeded in any case.
+            a thread. `dl.train.gce_termination_watcher` and its like make such functions. SIGTERM
+            is heeded in any case.
         exit_fn: called when everything is saved; by default it ends the program with status 75.
         grace_period: for how many seconds steps are still run before the last save; 0 by default.
             Everything is saved once before, too.
