@@ -159,6 +159,13 @@ class ModelGraph:
     def settle(self) -> None:
         """Wait for the steps that have begun; where there are servers, several run at a time."""
 
+    def look_at_losses(self) -> None:
+        """Look for NaN in the losses of all steps that have begun, in an Estimator's training.
+
+        Raises:
+            NanLossDuringTrainingError: one is NaN.
+        """
+
     def optimizer_of(self, optimizer: Any) -> Any:
         """The optimizer that the servers know: of all with the same counter, the first.
 

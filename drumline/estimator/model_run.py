@@ -41,11 +41,15 @@ class ModelRun:
     Attributes:
         graph: the variables.
         spec: what the first call of model_fn returned.
+        runs_ahead: whether steps beyond the one that is given begin by themselves: the loop has
+            to call `pause_at`.
 
     Raises:
         TypeError: a function takes something else, or returns none of what it should.
         ValueError: the input is empty.
     """
+
+    runs_ahead = False
 
     def __init__(
         self,
@@ -82,6 +86,7 @@ class ModelRun:
         self._watched: list[list[Any]] = []
         self._summaries: dict[str, Any] = {}
         self._steps = StepCount()
+        self._step_dtype = np.dtype(self.graph.global_step.dtype)
 
     def _build(self, first: Any) -> None:
         """Call model_fn for the first time, which makes its variables."""
@@ -99,7 +104,7 @@ class ModelRun:
         return self._batches
 
     def pause_at(self, step: int | None) -> None:
-        """Begin no step beyond a global step, where several run at a time; None for no limit."""
+        """Begin no step beyond a global step, where it `runs_ahead`; None for no limit."""
 
     def rest(self) -> Iterator[Any]:
         """The batches whose steps have begun, of those that `batches` has not given."""
@@ -150,7 +155,7 @@ class ModelRun:
     def read(self, variable: Any) -> np.ndarray:
         """A variable's value after the step of the last batch, for hooks."""
         if variable is self.graph.global_step:
-            return np.asarray(self.global_step(), variable.dtype)
+            return np.asarray(self._steps.now, self._step_dtype)
         return self._values.as_numpy(variable)
 
     def assign(self, values: Mapping[str, Any]) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Iterable
 from typing import Any
 
 from drumline import summary, train
 from drumline.estimator.config import RunConfig
+from drumline.estimator.hooks.losses import Losses
 from drumline.estimator.hooks.session_hooks import Hooks, check_listeners
 from drumline.estimator.hooks.training_hooks import (
     CheckpointSaverHook,
-    NanLossDuringTrainingError,
     StepCounterHook,
 )
 from drumline.estimator.model_run import ModelRun
@@ -79,8 +78,9 @@ class TrainLoop:
             if config.log_step_count_steps is not None:
                 hooks.add(StepCounterHook(config.log_step_count_steps, summary_writer=self._writer))
         self._began = 0
-        self._loss: float | None = None
-        self._unread: tuple[Any, int, dict[str, Any]] | None = None
+        self._summaries: dict[int, dict[str, Any]] = {}
+        self._losses = Losses(self._note, same_everywhere=run.graph.spans_processes)
+        run.graph.look_at_losses = self._losses.look  # type: ignore[method-assign]
         self._saved = -1
         self._saved_at = time.monotonic()
 
@@ -123,7 +123,8 @@ class TrainLoop:
         self._began = step
         batches = self._run.batches()
         while not stop and (last is None or step < last):
-            self._run.pause_at(self._pause(last))
+            if self._run.runs_ahead:
+                self._run.pause_at(self._pause(last))
             batch = next(batches, _END)
             if batch is _END:
                 break
@@ -134,44 +135,43 @@ class TrainLoop:
             elif last is not None and step >= last:
                 step = self._rest()[0]
         step = self._rest()[0]
-        return self._loss, step
+        return self._losses.last, step
 
     def _one(self, batch: Any) -> tuple[int, bool]:
-        """Make a step; the global step, and whether a hook ends the loop.
+        """Make a step; the global step, and whether a hook ends the loop."""
 
-        The loss is read when the next step has begun, so that a device need not wait for the loop.
-        """
-        loss, stop = self._hooks.run(lambda: self._run.step(batch))
-        step = self._global_step()
-        before, self._unread = self._unread, (loss, step, self._run.summaries())
-        self._note(before)
-        return step, stop
+        def made() -> None:
+            loss = self._run.step(batch)
+            step = self._global_step()
+            if self._writes_summaries(step):
+                self._summaries[step] = self._run.summaries()
+            self._losses.add(loss, step)
 
-    def _note(self, unread: tuple[Any, int, dict[str, Any]] | None) -> None:
-        """Look at the loss of a step, which may run still; log and write it, with summaries."""
-        if unread is None:
-            return
-        loss, step, summaries = unread
-        self._loss = value = float(loss)
-        if math.isnan(value):
-            raise NanLossDuringTrainingError
+        _, stop = self._hooks.run(made)
+        return self._global_step(), stop
+
+    def _note(self, loss: float, step: int) -> None:
+        """Log and write the loss of a step, and its summaries."""
         every = self._config.log_step_count_steps
         if every and (step - self._began) % every == 1 % every:
-            _log.info("loss = %g, step = %d", value, step)
-        if self._writer is not None and step % self._config.save_summary_steps == 0:
+            _log.info("loss = %g, step = %d", loss, step)
+        if self._writes_summaries(step):
+            assert self._writer is not None
             with self._writer.as_default():
-                summary.scalar("loss", value, step=step)
-                for tag, each in summaries.items():
+                summary.scalar("loss", loss, step=step)
+                for tag, each in self._summaries.pop(step, {}).items():
                     found = self._run.graph.values.as_numpy(each)
                     self._run.graph.summaries[tag](tag, found, step=step)
+
+    def _writes_summaries(self, step: int) -> bool:
+        return self._writer is not None and step % self._config.save_summary_steps == 0
 
     def _rest(self) -> tuple[int, bool]:
         """End the steps that have begun; the global step, and whether a hook ends the loop."""
         stops = False
         for batch in self._run.rest():
             stops = self._one(batch)[1] or stops
-        unread, self._unread = self._unread, None
-        self._note(unread)
+        self._losses.look()
         return self._run.count_steps(), stops
 
     def _pause(self, last: int | None) -> int | None:

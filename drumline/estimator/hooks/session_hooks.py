@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -79,6 +80,12 @@ class SessionRunHook:
     tensors: Any = None
     """What `after_run` gets in place of `before_run`'s fetches, if it is not None: nested
     variables, and, for the hooks of an `EstimatorSpec`, what model_fn has computed."""
+
+    @property
+    def reads_on_demand(self) -> bool:
+        """Whether `after_run` gets a function that gives the results, which are read when it is
+        called: reading a tensor each step would make the loop wait for each."""
+        return False
 
     def begin(self) -> None:
         """Before the variables have values."""
@@ -246,7 +253,8 @@ class Hooks:
         result = step()
         for hook, fetches in wanted:
             if hook.tensors is not None:
-                results = self._of_step(hook)
+                read = functools.partial(self._of_step, hook)
+                results = read if hook.reads_on_demand else read()
             elif fetches is None or isinstance(fetches, keras.Variable):
                 results = self._fetched(fetches)
             else:

@@ -173,6 +173,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def _save(self, step: int) -> bool:
         self._graph.settle()
+        self._graph.look_at_losses()
         step = self._step()
         for listener in self._listeners:
             listener.before_save(None, step)
@@ -283,6 +284,11 @@ class LoggingTensorHook(SessionRunHook):
         self._count = 0
         self._last: Any = None
 
+    @property
+    def reads_on_demand(self) -> bool:
+        """Whether values are read when they are logged, as where no subclass wants each step's."""
+        return type(self).after_run is LoggingTensorHook.after_run
+
     def begin(self) -> None:
         self._count = 0
         if self._timer is not None:
@@ -302,10 +308,11 @@ class LoggingTensorHook(SessionRunHook):
         seconds = None
         if self._timer is not None:
             seconds, _ = self._timer.update_last_triggered_step(self._count)
+        found = self._last() if callable(self._last) else self._last
         if self._formatter is not None:
-            _log.info(self._formatter(self._last))
+            _log.info(self._formatter(found))
             return
-        text = ", ".join(f"{name} = {value}" for name, value in self._last.items())
+        text = ", ".join(f"{name} = {value}" for name, value in found.items())
         _log.info("%s%s", text, "" if seconds is None else f" ({seconds:.3f} sec)")
 
 
@@ -316,7 +323,8 @@ def _called(value: Any) -> str:
 class NanTensorHook(SessionRunHook):
     """Ends training where a loss is NaN, as ``tf.estimator.NanTensorHook``.
 
-    An Estimator watches its own loss by itself.
+    It waits for the value of each step. An Estimator watches its own loss by itself, and does not:
+    some steps later.
 
     Args:
         loss_tensor: a variable; or, for hooks of an `EstimatorSpec`, what model_fn has computed.

@@ -43,6 +43,7 @@ class ServerRun(ModelRun):
     what it says of loss and hooks.
     """
 
+    runs_ahead = True
     _strategy: distribute.ParameterServerStrategy
 
     def _iterated(self) -> Iterator[Any]:
