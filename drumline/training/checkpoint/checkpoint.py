@@ -180,17 +180,18 @@ class Checkpoint:
 
     def save_numbered(self, file_prefix: str | os.PathLike[str]) -> tuple[str, bool]:
         """As `save`; returns the path, and whether this process has written it."""
-        number = self.save_counter + 1
         prefix = file_format.checkpoint_path(file_prefix, "Checkpoint.save")
-        path = f"{prefix}-{number}"
-        directory = os.path.dirname(path) or "."
+        directory = os.path.dirname(prefix) or "."
+        with index.changing(directory):
+            number = self.save_counter + 1
+            path = f"{prefix}-{number}"
 
-        def list_it() -> None:
-            external_transfer.remove_unfinished(prefix)
-            index.add(directory, path)
+            def list_it() -> None:
+                external_transfer.remove_unfinished(prefix)
+                index.add(directory, path)
 
-        wrote = self._write(path, number, list_it, lambda: hold_directory(directory, self))
-        self.save_counter = number
+            wrote = self._write(path, number, list_it, lambda: hold_directory(directory, self))
+            self.save_counter = number
         return path, wrote
 
     def write(self, file_prefix: str | os.PathLike[str]) -> str:
@@ -355,7 +356,8 @@ class CheckpointManager:
         checkpoint_name: the first part of the checkpoints' names.
 
     Raises:
-        ValueError: if `max_to_keep` is not positive, or `directory` is a URL (``gs://...``).
+        ValueError: if `max_to_keep` is not positive, `directory` is a URL (``gs://...``), or
+            `checkpoint_name` is no name of a file.
     """
 
     def __init__(
@@ -367,6 +369,11 @@ class CheckpointManager:
     ) -> None:
         if max_to_keep is not None and max_to_keep < 1:
             raise ValueError(f"max_to_keep must be a positive integer or None, got {max_to_keep}.")
+        if not checkpoint_name or os.path.basename(checkpoint_name) != checkpoint_name:
+            raise ValueError(
+                f"checkpoint_name must be the first part of a file's name, got "
+                f"{checkpoint_name!r}. Give folders by `directory`."
+            )
         self._checkpoint = checkpoint
         self._directory = checkpoint_path(directory, "CheckpointManager")
         self._max_to_keep = max_to_keep
@@ -407,13 +414,13 @@ class CheckpointManager:
         Raises:
             OSError, DirectoryInUseError: as `Checkpoint.save`.
         """
-        if checkpoint_number is not None:
-            self._checkpoint.save_counter = int(checkpoint_number) - 1
-        path, wrote = self._checkpoint.save_numbered(os.path.join(self._directory, self._name))
-        if not wrote:
-            return path
-        hold_directory(self._directory, self)
-        self._delete_surplus(path)
+        with index.changing(self._directory):
+            if checkpoint_number is not None:
+                self._checkpoint.save_counter = int(checkpoint_number) - 1
+            path, wrote = self._checkpoint.save_numbered(os.path.join(self._directory, self._name))
+            if wrote:
+                hold_directory(self._directory, self)
+                self._delete_surplus(path)
         return path
 
     def _delete_surplus(self, saved: str) -> None:

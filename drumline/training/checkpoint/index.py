@@ -8,15 +8,18 @@ and when it was saved. So a reader never needs to write, and the next save write
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import re
+import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from drumline._forks import tell_in_child
 from drumline._safetensors import SUFFIX
 from drumline.training.checkpoint.file_format import (
     DamagedCheckpointError,
@@ -86,6 +89,35 @@ def record(directory: str | os.PathLike[str], paths: Sequence[str]) -> None:
     content = {"checkpoints": names, "crc32": _checksum(names)}
     with replacing(Path(directory) / INDEX) as file:
         file.write(json.dumps(content, indent=1).encode())
+
+
+class _Changes:
+    """A lock for each directory, which threads of this process that save there take in turn."""
+
+    def __init__(self) -> None:
+        self.forked()
+        tell_in_child(self)
+
+    def forked(self) -> None:
+        """Begin unlocked in a child."""
+        self._guard = threading.Lock()
+        self._locks: dict[str, threading.RLock] = {}
+
+    def lock_of(self, directory: str) -> threading.RLock:
+        """The lock of a directory, by whatever path."""
+        real = os.path.realpath(directory)
+        with self._guard:
+            return self._locks.setdefault(real, threading.RLock())
+
+
+_changes = _Changes()
+
+
+@contextlib.contextmanager
+def changing(directory: str) -> Iterator[None]:
+    """Let no other thread save to a directory, or delete there, within the block."""
+    with _changes.lock_of(directory):
+        yield
 
 
 def _indexed(directory: str, just_saved: str | None = None) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -287,3 +288,35 @@ def test_where_there_are_no_locks(
     again.save()
     assert "on 'far'" in caplog.text and "taken over" in caplog.text
     assert json.loads(lock.read_text())["host"] != "far"
+
+
+def test_threads_that_save_to_one_directory_take_turns(tmp_path: Path) -> None:
+    shared = dl.train.CheckpointManager(dl.train.Checkpoint(value=dl.Variable(0.0)), tmp_path, 2)
+    own = [
+        dl.train.CheckpointManager(
+            dl.train.Checkpoint(value=dl.Variable(0.0)), tmp_path, 2, checkpoint_name=f"own{number}"
+        )
+        for number in range(2)
+    ]
+    managers = [shared, shared, *own]
+    begun = threading.Barrier(len(managers))
+    saved: list[str] = []
+
+    def save(manager: dl.train.CheckpointManager) -> None:
+        begun.wait()
+        saved.extend(manager.save() for _ in range(8))
+
+    threads = [threading.Thread(target=save, args=(manager,)) for manager in managers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(saved)) == len(saved) == 8 * len(managers), "each save has its own number"
+    left = {str(file.with_suffix("")) for file in tmp_path.glob("*.safetensors")}
+    assert left == set(shared.checkpoints), "what is not listed is deleted by nobody"
+
+
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    for name in ("folder/ckpt", ""):
+        with pytest.raises(ValueError, match="checkpoint_name must be the first part of a file's"):
+            dl.train.CheckpointManager(dl.train.Checkpoint(), tmp_path, 2, checkpoint_name=name)
