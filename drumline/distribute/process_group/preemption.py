@@ -72,16 +72,18 @@ class Preemption:
 
     Args:
         watcher: see `TerminationConfig.termination_watcher_fn`.
+        alone: whether the other processes of the group have no part in what this one does, so that
+            it agrees with none.
 
     Attributes:
         reason: what was noticed, here or in another process; None before.
     """
 
-    def __init__(self, watcher: Callable[[], bool] | None = None) -> None:
+    def __init__(self, watcher: Callable[[], bool] | None = None, *, alone: bool = False) -> None:
         self.reason: str | None = None
         self._noticed = threading.Event()
         self._ends = threading.Event()
-        self._agreement = _Agreement.of_group(self._noticed, self._ends)
+        self._agreement = None if alone else _Agreement.of_group(self._noticed, self._ends)
         self._signals = _Sigterm(lambda: self.notice("SIGTERM was received"))
         if watcher is not None:
             self._watch(watcher)
@@ -101,8 +103,16 @@ class Preemption:
             self.reason = "another process will be taken away"
         return stops
 
+    def is_time(self, moment: float) -> bool:
+        """Whether a moment of the monotonic clock has come in a process; all call this together."""
+        here = time.monotonic() >= moment
+        return here if self._agreement is None else any_process(here)
+
     def close(self) -> None:
-        """Watch no more; SIGTERM does again what it did before."""
+        """Watch no more; SIGTERM does again what it did before.
+
+        That which was received and led to no end does it now: it is not lost.
+        """
         self._ends.set()
         self._signals.close()
 
@@ -114,6 +124,7 @@ class Preemption:
         self._ends.set()
         if self._agreement is not None:
             self._agreement.wait_for_all()
+        self._signals.was_heeded()
         self.close()
         if exit_fn is not None:
             exit_fn()
@@ -138,6 +149,7 @@ class _Sigterm:
 
     def __init__(self, noticed: Callable[[], None]) -> None:
         self._noticed = noticed
+        self._received = False
         self._process = os.getpid()
         self._set = threading.current_thread() is threading.main_thread()
         if not self._set:
@@ -146,20 +158,34 @@ class _Sigterm:
         self._before = signal.getsignal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, self._handle)
 
+    def was_heeded(self) -> None:
+        """Let what was received so far be done with."""
+        self._received = False
+
     def close(self) -> None:
-        """Put back what handled the signal."""
+        """Put back what handled the signal, and let it handle one that nothing has heeded."""
         if self._set and threading.current_thread() is threading.main_thread():
             # Not where another handler was set meanwhile, which may call this one.
             if signal.getsignal(signal.SIGTERM) == self._handle:
-                signal.signal(signal.SIGTERM, self._before)
+                self._put_back()
         self._set = False
+
+    def _put_back(self) -> None:
+        # None: it was set by other means than Python's, and is to be replaced by none.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
+        received, self._received = self._received, False
+        if received and not callable(self._before):  # one of the user's was called at once
+            signal.raise_signal(signal.SIGTERM)
 
     def _handle(self, number: int, frame: Any) -> None:
         if os.getpid() != self._process:  # a forked child ends, as it would have
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        self._noticed()
+        # Once: a second signal may interrupt the first one's handler, which holds the event's lock.
+        if not self._received:
+            self._received = True
+            self._noticed()
         if callable(self._before):
             self._before(number, frame)
 
@@ -228,8 +254,10 @@ class _Agreement:
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # the group is ending
             while not self._noticed.is_set() and not self._board.is_preempted(self._number):
                 if self._ends.wait(_LOOK_SECONDS):
-                    return
-            self._board.tell_preempted(self._number)
+                    break
+            else:
+                self._board.tell_preempted(self._number)
+            # Also where all steps are done: one that has some left may wait for this number.
             with self._changed:
                 self._published = self._steps
             self._board.tell_steps(self._number, self._published)
@@ -323,7 +351,7 @@ class PreemptionCheckpointHandler:
             self._due = time.monotonic() + (self._config.grace_period or 0)
             if self._config.grace_period:
                 self._save(*args, **kwargs)
-        if not self._config.grace_period or any_process(time.monotonic() >= self._due):
+        if not self._config.grace_period or self.preemption.is_time(self._due):
             self._save(*args, **kwargs)
             self.preemption.end(self._config.exit_fn, self.restart_status)
 

@@ -20,7 +20,6 @@ import keras
 
 from drumline.distribute import Strategy
 from drumline.distribute.process_group.preemption import Preemption, TerminationConfig
-from drumline.distribute.process_group.start import any_process
 from drumline.keras import internals
 from drumline.keras.resuming.callback_states import keep_logs, set_states_of, states_of
 from drumline.keras.resuming.input_position import RESUMED, InputPosition, position_in
@@ -235,7 +234,9 @@ class FitRun:
             config = saver.termination
             if config is not None and not is_on_servers(self.model):
                 self._termination = saver, config
-                self._preemption = Preemption(config.termination_watcher_fn)
+                # One process of a group may train a model of its own, of which no other knows.
+                alone = self._spanning is None
+                self._preemption = Preemption(config.termination_watcher_fn, alone=alone)
                 return
 
     def _save_before_preemption(self) -> None:
@@ -248,11 +249,11 @@ class FitRun:
             _log.warning("%s: everything is saved, to be started again.", self._preemption.reason)
             self._stops_at = time.monotonic() + (config.grace_period or 0)
             self._save_for_preemption(saver, config)
-        elif any_process(time.monotonic() >= self._stops_at):
+        elif self._preemption.is_time(self._stops_at):
             self._save_for_preemption(saver, config)
         else:
             return
-        if not config.grace_period or any_process(time.monotonic() >= self._stops_at):
+        if not config.grace_period or self._preemption.is_time(self._stops_at):
             preemption, self._preemption = self._preemption, None
             preemption.end(config.exit_fn)
 
@@ -389,6 +390,8 @@ def with_run(fit: Callable[..., Any], keras_own: Callable[..., Any]) -> Callable
         often = given[freq] if len(given) > freq else kwargs.get("validation_freq", 1)
         outer, before = run_of(self), self._initial_epoch
         run = vars(self)[RUN] = FitRun(self, often)
+        if outer is not None:
+            self._initial_epoch = None  # where the outer one continues
         try:
             return fit(self, *args, **kwargs)
         finally:
@@ -402,13 +405,18 @@ def with_run(fit: Callable[..., Any], keras_own: Callable[..., Any]) -> Callable
     return fit_with_run
 
 
+def tell_run_of_input(model: keras.Model, epochs: Any) -> None:
+    """Let the `fit` of a model that is under way, if any, know of an epoch iterator, if any."""
+    run = run_of(model)
+    if run is not None and epochs is not None:
+        run.takes(epochs)
+
+
 def tell_input(build: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``_symbolic_build``, which gets every epoch iterator before it is used."""
 
     def build_and_tell(self: keras.Model, iterator: Any = None, data_batch: Any = None) -> Any:
-        run = run_of(self)
-        if run is not None and iterator is not None:
-            run.takes(iterator)
+        tell_run_of_input(self, iterator)
         return build(self, iterator=iterator, data_batch=data_batch)
 
     return build_and_tell

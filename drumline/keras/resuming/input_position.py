@@ -184,6 +184,8 @@ class InputPosition:
             "position": position,
             "counted_before": self._counted_before if in_epoch else self._epochs._steps_seen,
             "num_batches": self._epochs._num_batches,
+            "sizes": self._sizes(),
+            "at_once": self._epochs.steps_per_execution,
             "before_epoch": None if position is None else self._before_epoch,
             "before_iteration": None if position is None else self._before_iteration,
             "datasets": [epochs_state(dataset) for dataset in self._datasets],
@@ -206,7 +208,7 @@ class InputPosition:
             done: how many steps of the epoch were done.
 
         Raises:
-            ValueError: if it is of another kind of input.
+            ValueError: if it is of another kind of input, or of one with other batches.
         """
         if state["kind"] != self._kind:
             raise ValueError(
@@ -214,8 +216,10 @@ class InputPosition:
                 f"this one's has {self._kind}: give `fit` the same kind of input, or another "
                 "directory."
             )
+        self._require_same_sizes(state, done)
         self.is_kept = True
-        self._epochs._num_batches = state["num_batches"]
+        if self._epochs._num_batches is None:
+            self._epochs._num_batches = state["num_batches"]
         self._done = done
         if state["position"] is None and not done:
             self._put_back(state)
@@ -267,6 +271,39 @@ class InputPosition:
         reason = self._why_not_exact()
         if reason is not None:
             warnings.warn(f"This `fit` cannot be resumed exactly: {reason}", stacklevel=2)
+
+    def _sizes(self) -> dict[str, int | None]:
+        """What must be the same in the `fit` that continues, by names that users know."""
+        sizes = {
+            "batches": self._adapter.num_batches,
+            "validation_steps" if self._validates else "steps_per_epoch": (
+                self._epochs.steps_per_epoch
+            ),
+        }
+        if isinstance(self._adapter, internals.ArrayDataAdapter):
+            sizes["rows in a batch"] = self._adapter.batch_size
+            sizes["rows in the last batch"] = (
+                self._adapter.partial_batch_size or self._adapter.batch_size
+            )
+        return {name: None if size is None else int(size) for name, size in sizes.items()}
+
+    def _require_same_sizes(self, state: dict[str, Any], done: int) -> None:
+        what = "validation data" if self._validates else "input"
+        own = self._sizes()
+        for name, size in state.get("sizes", own).items():  # older backups have none
+            if own.get(name) != size:
+                raise ValueError(
+                    f"The backup was saved by a `fit` whose {what} had {name}: {size}, and this "
+                    f"one's has {own.get(name)}: give `fit` the same {what} as then, or another "
+                    "directory."
+                )
+        at_once = self._epochs.steps_per_execution
+        if done % at_once and state.get("at_once", at_once) != at_once:
+            raise ValueError(
+                f"The backup was saved behind step {done} of an epoch, and with "
+                f"steps_per_execution={at_once} no execution begins there: compile with "
+                f"steps_per_execution={state['at_once']} as then, or give another directory."
+            )
 
     @property
     def _datasets(self) -> list[Any]:

@@ -89,7 +89,8 @@ class Checkpointing(keras.callbacks.Callback):
                 raise ValueError(f"Checkpointing: {name} must be positive or None, got {value!r}.")
         if every_steps is None and every_seconds is None and every_epochs is None:
             every_epochs = 1
-        self.directory = local_path(directory, "Checkpointing", "a checkpoint")
+        # Absolute, as a program may change its working directory while it trains.
+        self.directory = os.path.abspath(local_path(directory, "Checkpointing", "a checkpoint"))
         self.every_steps = every_steps
         self.every_seconds = every_seconds
         self.every_epochs = every_epochs
@@ -220,6 +221,15 @@ RUN = "_drumline_fit_run"
 _ASKED = "_drumline_asked"
 _LOADS = "_drumline_loads_keras_own"
 
+_PATHS = {
+    "backup_dir",
+    "_weights_path",
+    "_training_metadata_path",
+    "_prev_weights_path",
+    "_prev_training_metadata_path",
+}
+"""Where a ``BackupAndRestore`` has its files."""
+
 
 def saver_of(callback: Any, model: keras.Model) -> Saver | None:
     """What saves for a callback; None if it asks for no backups, or makes them itself."""
@@ -256,7 +266,12 @@ def take_more_arguments(init: Callable[..., Any]) -> Callable[..., Any]:
     ) -> None:
         init(self, *args, **kwargs)
         self.save_before_preemption = save_before_preemption
-        if not _is_remote(self) and self.save_freq in ("epoch", False):
+        if _is_remote(self):
+            return
+        # Absolute, as a program may change its working directory while it trains.
+        for name in _PATHS.intersection(vars(self)):
+            setattr(self, name, os.path.abspath(os.fsdecode(getattr(self, name))))
+        if self.save_freq in ("epoch", False):
             self.async_safe = True
 
     return init_backups

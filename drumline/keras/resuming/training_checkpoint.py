@@ -14,10 +14,11 @@ from drumline._safetensors import SUFFIX
 from drumline.distribute import Strategy
 from drumline.distribute.process_group.host_collectives import all_gather_host, broadcast
 from drumline.distribute.variable import broadcast_initial_values, first_values, forget_start
-from drumline.keras.resuming.user_state import decoded, encoded
+from drumline.keras.resuming.user_state import decoded, dtype_name, encoded
 from drumline.keras.state import step_variables, strategy_of
 from drumline.training.checkpoint import Checkpoint, CheckpointManager
 from drumline.training.checkpoint.external_storage import store_of
+from drumline.training.checkpoint.restoration import some
 from drumline.training.checkpoint.snapshot import HostArray, SavedObjects, find, take_snapshot
 
 _log = logging.getLogger("drumline")
@@ -92,8 +93,11 @@ class TrainingCheckpoint:
             return None
         arrays: list[np.ndarray] = []
         value = encoded(progress, "the training", arrays)
-        specs = [[list(array.shape), array.dtype.str] for array in arrays]
-        objects["training"] = Progress({"version": _VERSION, "value": value, "arrays": specs})
+        specs = [[list(array.shape), dtype_name(array.dtype)] for array in arrays]
+        optimizer = _kind_of(self._model.optimizer)
+        objects["training"] = Progress(
+            {"version": _VERSION, "value": value, "arrays": specs, "optimizer": optimizer}
+        )
         objects["arrays"] = list(map(HostArray, arrays))
         checkpoint = Checkpoint(**objects)
         manager = CheckpointManager(checkpoint, self._directory, self._max_to_keep, self._name)
@@ -168,6 +172,13 @@ class TrainingCheckpoint:
                 f"{path} was not saved by a `fit` of this version of drumline. Give the callback "
                 "a directory of its own."
             )
+        # Slots of different optimizers may have the same shapes. Older backups do not say.
+        own = _kind_of(self._model.optimizer)
+        if (optimizer := saved.get("optimizer", own)) != own:
+            raise ValueError(
+                f"{path} was saved with the optimizer {optimizer}, and the model has {own}. "
+                "Compile it with the same optimizer as then, or give another directory."
+            )
         arrays = [HostArray(np.zeros(shape, dtype)) for shape, dtype in saved["arrays"]]
         status = Checkpoint(**self._objects(), arrays=arrays).restore(path).expect_partial()
         try:
@@ -176,8 +187,24 @@ class TrainingCheckpoint:
             raise ValueError(
                 f"{error} Compile the same model with the same optimizer and metrics as then."
             ) from error
+        assert status.restoration is not None
+        unused = sorted(status.restoration.leftover.paths - {"training"})
+        if unused:
+            _log.warning(
+                "The backup %s has values that this model and its metrics have no place for: %s.",
+                *(path, some(unused)),
+            )
         found: dict[str, Any] = decoded(saved["value"], [array.value for array in arrays])
         return found
+
+
+def _kind_of(optimizer: Any) -> str:
+    """An optimizer by its class, and those in it: ``"LossScaleOptimizer(Adam)"``; "none"."""
+    if optimizer is None:
+        return "none"
+    inner = [held for held in vars(optimizer).values() if isinstance(held, keras.Optimizer)]
+    name = type(optimizer).__name__
+    return f"{name}({', '.join(map(_kind_of, inner))})" if inner else name
 
 
 def _is_newer(file: str, checkpoint: str | None) -> bool:
@@ -202,7 +229,7 @@ def _shared(
     """What the first process has restored, in all."""
     arrays: list[np.ndarray] = []
     text = json.dumps(encoded(progress, "the training", arrays))
-    specs = [[list(array.shape), array.dtype.str] for array in arrays]
+    specs = [[list(array.shape), dtype_name(array.dtype)] for array in arrays]
     text, specs = json.loads(text_of_first(strategy, json.dumps([text, specs])))
     if (found := json.loads(text)) is None:
         return None

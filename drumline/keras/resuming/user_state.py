@@ -51,7 +51,10 @@ def encoded(value: Any, where: str, arrays: list[np.ndarray] | None = None) -> A
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, np.generic):
-        return {"scalar": value.dtype.str, "value": base64.b64encode(value.tobytes()).decode()}
+        return {
+            "scalar": dtype_name(value.dtype),
+            "value": base64.b64encode(value.tobytes()).decode(),
+        }
     if hasattr(value, "__array__") and getattr(value, "dtype", np.dtype(object)).kind != "O":
         return _encoded_array(np.asarray(value), arrays)
     raise TypeError(
@@ -60,12 +63,17 @@ def encoded(value: Any, where: str, arrays: list[np.ndarray] | None = None) -> A
     )
 
 
+def dtype_name(dtype: np.dtype) -> str:
+    """What `np.dtype` makes the same dtype of; ``dtype.str`` does not say which bfloat16 is."""
+    return dtype.name if dtype.kind == "V" else dtype.str
+
+
 def _encoded_array(array: np.ndarray, arrays: list[np.ndarray] | None) -> Any:
     if arrays is not None:
         arrays.append(np.array(array))
         return {"array": len(arrays) - 1}
     text = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
-    return {"array": array.dtype.str, "shape": list(array.shape), "value": text}
+    return {"array": dtype_name(array.dtype), "shape": list(array.shape), "value": text}
 
 
 def decoded(value: Any, arrays: list[np.ndarray] | None = None) -> Any:
@@ -81,11 +89,11 @@ def decoded(value: Any, arrays: list[np.ndarray] | None = None) -> Any:
     if "bytes" in value:
         return base64.b64decode(value["bytes"])
     if "scalar" in value:
-        return np.frombuffer(base64.b64decode(value["value"]), value["scalar"])[0]
+        return np.frombuffer(base64.b64decode(value["value"]), np.dtype(value["scalar"]))[0]
     if isinstance(value["array"], int):
         assert arrays is not None
         return np.array(arrays[value["array"]])
-    flat = np.frombuffer(base64.b64decode(value["value"]), value["array"])
+    flat = np.frombuffer(base64.b64decode(value["value"]), np.dtype(value["array"]))
     return flat.reshape(value["shape"]).copy()
 
 
