@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import drumline as dl
 from drumline.compat import tf
 
 keras = tf.keras
@@ -216,3 +217,34 @@ def test_a_number_for_each_row_is_the_target_of_each_column():
     assert model().evaluate(rows, numbers, verbose=0) == pytest.approx(0.0, abs=1e-6)
     repeated = model().evaluate(rows, np.repeat(numbers[:, None] + 1, 4, axis=1), verbose=0)
     assert model().evaluate(rows, numbers + 1, verbose=0) == pytest.approx(repeated)
+
+
+def test_a_step_of_data_is_resumed_at_its_batch(tmp_path):
+    class Stopped(BaseException):
+        pass
+
+    class StopAfter(keras.callbacks.Callback):
+        left = 6
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.left -= 1
+            if not self.left:
+                raise Stopped
+
+    def fit(*callbacks):
+        inputs = keras.Input((3,))
+        model = OwnLoss(inputs, layers()(inputs))
+        model.compile(keras.optimizers.SGD(0.1))
+        rows = dl.data.Dataset.from_tensor_slices((X, Y)).shuffle(32, seed=1).batch(8)
+        return model.fit(rows, epochs=3, verbose=0, callbacks=callbacks), model.get_weights()
+
+    def backup():
+        return dl.keras.callbacks.Checkpointing(tmp_path, every_steps=1)
+
+    undisturbed, weights = fit()
+    with pytest.raises(Stopped):
+        fit(backup(), StopAfter())
+    resumed, same = fit(backup())
+    assert resumed.history == undisturbed.history
+    for one, other in zip(same, weights, strict=True):
+        np.testing.assert_array_equal(one, other)

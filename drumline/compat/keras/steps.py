@@ -25,6 +25,7 @@ import numpy as np
 from drumline.compat.values.boundary import unwrap, with_control_flow, wrap
 from drumline.distribute.replica import whole_batch
 from drumline.keras import data_adapter
+from drumline.keras.resuming.fit_run import tell_run_of_input
 from drumline.keras.state import set_step_variables, step_variables, strategy_of
 from drumline.training import GradientTape
 from drumline.training.state_scope import StateScope, initialize_created
@@ -155,6 +156,7 @@ def build_by_tracing(build: Callable[..., Any]) -> Callable[..., Any]:
         optimizer = self.optimizer
         if optimizer is not None and not optimizer.built:
             optimizer.build(self.trainable_variables)
+        tell_run_of_input(self, iterator)  # as the one that is not called does
         return None
 
     return built
