@@ -22,6 +22,7 @@ from drumline._core_files import PackedBytes as PackedBytes
 from drumline._core_files import RecordEncoder as RecordEncoder
 from drumline._core_files import RecordReader as RecordReader
 from drumline._core_files import TarReader as TarReader
+from drumline._core_files import crc32c as crc32c
 from drumline._core_files import decode_wavs as decode_wavs
 from drumline._core_files import masked_checksum as masked_checksum
 from drumline._core_files import tar_extensions as tar_extensions

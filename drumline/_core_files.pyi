@@ -147,6 +147,14 @@ class RecordEncoder:
     def finish(self) -> bytes:
         """The last bytes; no record may be added any more."""
 
+def crc32c(content: npt.NDArray[np.uint8], before: int = 0) -> int:
+    """The CRC32C of bytes (n,), after those of which `before` is the CRC32C.
+
+    Raises:
+        TypeError: if they are no one-dimensional uint8.
+        ValueError: if they are not contiguous.
+    """
+
 def masked_checksum(content: bytes) -> int:
     """The CRC32C of `content`, masked as in TFRecord files and Snappy's."""
 

@@ -8,6 +8,7 @@ The header has each array's dtype, shape and ``data_offsets`` in the bytes that 
 The header begins with its own checksum, a text of the metadata: the CRC-32 of all that comes
 before the arrays, with zeros for the checksum's digits. Another text says that it is there, so that
 damage to the name of one is noticed by the other. Files of releases without it are read, unchecked.
+The checksums of arrays are CRC32C; those of former releases, under another name, CRC-32.
 
 Source: https://github.com/huggingface/safetensors, "Format".
 """
@@ -25,7 +26,13 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from drumline._core import crc32c
+
 SUFFIX = ".safetensors"
+
+CHECKSUMS = "crc32c"
+"""What the checksums of arrays are called in the metadata that drumline adds."""
+_FORMER_CHECKSUMS = "crc32"
 
 ArraySpec = tuple[tuple[int, ...], np.dtype]
 """An array's shape and dtype."""
@@ -111,7 +118,7 @@ class SavedArrays(NamedTuple):
 
     Attributes:
         arrays: by name; views of the file's bytes.
-        metadata: what drumline added; under ``crc32`` the checksum of each array, as a number or
+        metadata: what drumline added; under `CHECKSUMS` the checksum of each array, as a number or
             as eight hexadecimal digits.
     """
 
@@ -124,9 +131,11 @@ class SavedArrays(NamedTuple):
         Raises:
             ValueError: if one differs, or is not there.
         """
-        recorded = self.metadata.get("crc32")
+        is_former = CHECKSUMS not in self.metadata
+        recorded = self.metadata.get(_FORMER_CHECKSUMS if is_former else CHECKSUMS)
         for name in names:
-            found = checksum(self.arrays[name])
+            array = self.arrays[name]
+            found = zlib.crc32(bytes_of(array).data) if is_former else checksum(array)
             expected = recorded.get(name) if isinstance(recorded, dict) else None
             if expected not in (found, f"{found:08x}"):
                 raise ValueError(f"the checksum of {name!r} differs")
@@ -186,8 +195,8 @@ def bytes_of(array: np.ndarray) -> np.ndarray:
 
 
 def checksum(array: np.ndarray, before: int = 0) -> int:
-    """Return the CRC-32 of an array's bytes, after those of which `before` is the checksum."""
-    return zlib.crc32(bytes_of(array).data, before)
+    """Return the CRC32C of an array's bytes, after those of which `before` is the checksum."""
+    return crc32c(bytes_of(array), before)
 
 
 def _header(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -254,15 +254,20 @@ def test_whatever_is_damaged_raises_nothing_else(at: int, count: int, noise: byt
 
 
 def test_checksums_are_numbers_or_digits() -> None:
-    array = np.arange(5, dtype=np.int32)
-    number = zlib.crc32(array.tobytes())
+    # RFC 3720, B.4: 32 bytes from 0 to 31.
+    array = np.arange(32, dtype=np.uint8).view(np.int32)
+    number = 0x46DD794E
     assert checksum(array) == number == checksum(array[2:], checksum(array[:2]))
-    assert checksum(array.reshape(1, 5).T) == number
-    for recorded in (number, f"{number:08x}"):
-        parsed(written({"a": array}, {"crc32": {"a": recorded}})).verify(["a"])
-    for wrong in ({"a": number + 1}, {"a": f"{number + 1:08x}"}, {}, None, [], {"a": None}):
-        with pytest.raises(ValueError, match="the checksum of 'a' differs"):
-            parsed(written({"a": array}, {"crc32": wrong})).verify(["a"])
+    assert checksum(array.reshape(1, 8).T) == number
+    former = zlib.crc32(array.tobytes())
+    for name, right in (("crc32c", number), ("crc32", former)):
+        for recorded in (right, f"{right:08x}"):
+            parsed(written({"a": array}, {name: {"a": recorded}})).verify(["a"])
+        for wrong in ({"a": right + 1}, {"a": f"{right + 1:08x}"}, {}, None, [], {"a": None}):
+            with pytest.raises(ValueError, match="the checksum of 'a' differs"):
+                parsed(written({"a": array}, {name: wrong})).verify(["a"])
+    with pytest.raises(ValueError, match="the checksum of 'a' differs"):
+        parsed(written({"a": array}, {"crc32c": {"a": former}})).verify(["a"])
 
 
 def test_metadata_is_read_without_the_arrays(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 //! Formats of files and messages: parsed into columns, and written.
 
+pub mod checksum;
 pub mod csv;
 pub mod examples;
 pub mod records;

@@ -75,6 +75,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )?)?;
     module.add_function(wrap_pyfunction!(formats::tensors::tensor_dims, module)?)?;
     module.add_function(wrap_pyfunction!(formats::whole_files::read_files, module)?)?;
+    module.add_function(wrap_pyfunction!(formats::checksum::crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(formats::records::masked_checksum, module)?)?;
     module.add_class::<formats::records::RecordReader>()?;
     module.add_class::<formats::records::RecordEncoder>()?;

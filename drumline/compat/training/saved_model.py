@@ -442,7 +442,7 @@ class _SavedObjects:
         directory.mkdir(parents=True, exist_ok=True)
         with replacing(directory / FILE) as file:
             layout = {name: (array.shape, array.dtype) for name, array in arrays.items()}
-            file.write(ArrayLayout(layout).header({"crc32": checksums}))
+            file.write(ArrayLayout(layout).header({_safetensors.CHECKSUMS: checksums}))
             for array in arrays.values():
                 file.write(_safetensors.bytes_of(array).data)
 

@@ -224,7 +224,9 @@ def _lock(file: IO[bytes], how: int) -> bool:
 def _metadata(snapshot: CheckpointContents) -> dict[str, Any]:
     arrays = snapshot.arrays
     return {
-        "crc32": {name: _safetensors.checksum(array) for name, array in arrays.items()},
+        _safetensors.CHECKSUMS: {
+            name: _safetensors.checksum(array) for name, array in arrays.items()
+        },
         "states": snapshot.states,
         "aliases": snapshot.aliases,
         "save_counter": snapshot.save_counter,

@@ -1,5 +1,6 @@
 //! Readers and writers of files and messages, for Python.
 
+pub mod checksum;
 pub mod csv;
 pub mod examples;
 pub mod messages;

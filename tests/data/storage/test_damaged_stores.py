@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,35 @@ def test_what_older_releases_stored_is_read(stored: Path, tmp_path: Path) -> Non
     assert values(Dataset.load(path)) == values(made())
 
 
+def test_checksums_of_older_releases_are_compared(stored: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    shutil.copytree(stored, path)
+    described = json.loads((path / "dataset.json").read_text())
+    del described["crc32"]
+    for number, leaf in enumerate(described["checksums"]):
+        for what, sums in leaf.items():
+            sums["crc32"] = "".join(
+                f"{zlib.crc32(piece):08x}"
+                for piece in pieces(path / f"{number}.{what}.npy", sums["chunk"])
+            )
+            del sums["crc32c"]
+    text = json.dumps(described, sort_keys=True).encode()
+    described["crc32"] = f"{zlib.crc32(text):08x}"
+    (path / "dataset.json").write_text(json.dumps(described))
+    assert values(Dataset.load(path)) == values(made())
+    (file, *_) = sorted(path.glob("0.values.npy"))
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DataLossError, match="checksum"):
+        values(Dataset.load(path))
+
+
+def pieces(file: Path, size: int) -> list[bytes]:
+    rows = np.load(file, mmap_mode="r").tobytes()
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
 def test_a_description_with_a_flipped_bit_is_refused(stored: Path, tmp_path: Path) -> None:
     content = (stored / "dataset.json").read_bytes()
     (tmp_path / "a").mkdir()
@@ -201,4 +231,4 @@ def test_the_default_chunk_is_a_mebibyte(tmp_path: Path, monkeypatch: pytest.Mon
     rows = np.arange(400_000)
     dl.data.Dataset.from_tensor_slices(rows).save(tmp_path / "a")
     (described,) = json.loads((tmp_path / "a" / "dataset.json").read_text())["checksums"]
-    assert described["values"]["chunk"] == 1 << 20 and len(described["values"]["crc32"]) == 8 * 4
+    assert described["values"]["chunk"] == 1 << 20 and len(described["values"]["crc32c"]) == 8 * 4

@@ -113,6 +113,7 @@ def test_aws_gives_a_token_and_takes_spot_instances(service: Service) -> None:
 
 
 def test_aws_without_tokens(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # which is not asked
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", service.address + "/")
     service.answers["/latest/api/token"] = (403, "")
     service.answers[AWS] = (200, NOTICE)
@@ -156,7 +157,6 @@ def test_without_a_service_nothing_is_noticed(
     made: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloud_notices, "_TIMEOUT_SECONDS", 0.2)
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with socket.create_server(("127.0.0.1", 0)) as silent, caplog.at_level(logging.INFO):
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         watch = made(address)

@@ -46,12 +46,24 @@ OLD = (
     b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
 )
 """What releases before the header's checksum wrote."""
+FORMER = (
+    b'\xb8\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"header_crc32": "70ddce0d", '
+    b'"checked": "header", "drumline": "{\\"crc32\\": {'
+    b'\\"a/b\\": 818461808, \\"s\\": 2768625435}, \\"states\\": {\\"k\\": {\\"x\\": 1}}, '
+    b'\\"aliases\\": {\\"al\\": \\"a/b\\"}, \\"save_counter\\": 7, '
+    b'\\"numbered\\": false, \\"saved_at\\": 123, '
+    b'\\"token\\": \\"0000000000000000\\", \\"kept\\": null}"}, '
+    b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
+    b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}   '
+    b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
+)
+"""What those before CRC32C wrote."""
 
 
 def test_the_bytes_on_disk_stay_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that older releases wrote are read, and older releases read new ones."""
+    """Files that older releases wrote are read."""
     arrays = {"a/b": np.arange(3, dtype=np.float32), "s": np.array(True)}
     with monkeypatch.context() as patch:
         patch.setattr(file_format.secrets, "token_hex", lambda count: "0" * (2 * count))
@@ -60,18 +72,19 @@ def test_the_bytes_on_disk_stay_as_they_are(
             tmp_path / "new", CheckpointContents(arrays, {"k": {"x": 1}}, {"al": "a/b"}, 7)
         )
     assert (tmp_path / "new.safetensors").read_bytes() == (
-        b'\xb8\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"header_crc32": "70ddce0d", '
-        b'"checked": "header", "drumline": "{\\"crc32\\": {'
-        b'\\"a/b\\": 818461808, \\"s\\": 2768625435}, \\"states\\": {\\"k\\": {\\"x\\": 1}}, '
+        b'\xb8\x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"header_crc32": "7c41956b", '
+        b'"checked": "header", "drumline": "{\\"crc32c\\": {'
+        b'\\"a/b\\": 2408107622, \\"s\\": 2685849682}, \\"states\\": {\\"k\\": {\\"x\\": 1}}, '
         b'\\"aliases\\": {\\"al\\": \\"a/b\\"}, \\"save_counter\\": 7, '
         b'\\"numbered\\": false, \\"saved_at\\": 123, '
         b'\\"token\\": \\"0000000000000000\\", \\"kept\\": null}"}, '
         b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
-        b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}   '
+        b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}} '
         b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
     )
     (tmp_path / "old.safetensors").write_bytes(OLD)
-    for name in ("old", "new"):
+    (tmp_path / "former.safetensors").write_bytes(FORMER)
+    for name in ("old", "former", "new"):
         snapshot = file_format.read(tmp_path / name)
         assert snapshot.arrays["a/b"].tolist() == [0, 1, 2] and snapshot.save_counter == 7
         assert (snapshot.states, snapshot.aliases) == ({"k": {"x": 1}}, {"al": "a/b"})

@@ -1,7 +1,8 @@
-"""Checksums of stored rows: a CRC-32 for each mebibyte of a file, compared when it is first read.
+"""Checksums of stored rows: a CRC32C for each mebibyte of a file, compared when it is first read.
 
 Files are memory-mapped and may be larger than the memory, so nothing reads all of one to compare
-it: a chunk is compared when the first of its rows is asked for, by the first pass that does.
+it: a chunk is compared when the first of its rows is asked for, by the first pass that does. What
+former releases stored has CRC-32 in their place, under another name.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from drumline._core import crc32c
 from drumline.data.elements.errors import DataLossError
 
 CHUNK_NBYTES = 1 << 20
+_NAME, _FORMER_NAME = "crc32c", "crc32"
 
 
 def damaged(path: Path, reason: str, offset: int = 0, number: int = 0) -> DataLossError:
@@ -42,7 +45,7 @@ class ChunkChecksums:
         """Count in what was written next: bytes as uint8 (n,)."""
         while len(content):
             piece, content = content[: self._room], content[self._room :]
-            self._current = zlib.crc32(piece.data, self._current)
+            self._current = crc32c(piece, self._current)
             self._room -= len(piece)
             if not self._room:
                 self._finished.append(self._current)
@@ -52,7 +55,7 @@ class ChunkChecksums:
         """Return what `CheckedRows` takes."""
         begun = [self._current] if self._room < CHUNK_NBYTES else []
         digits = "".join(f"{each:08x}" for each in [*self._finished, *begun])
-        return {"chunk": CHUNK_NBYTES, "crc32": digits}
+        return {"chunk": CHUNK_NBYTES, _NAME: digits}
 
 
 class CheckedRows:
@@ -86,7 +89,9 @@ class CheckedRows:
         self._splits = splits
         self._on_damage = on_damage
         self._chunk = checksums["chunk"]
-        self._expected = np.frombuffer(bytes.fromhex(checksums["crc32"]), ">u4")
+        self._is_former = _NAME not in checksums
+        digits = checksums[_FORMER_NAME if self._is_former else _NAME]
+        self._expected = np.frombuffer(bytes.fromhex(digits), ">u4")
         if self._chunk < 1 or len(self._expected) != -(-rows.nbytes // self._chunk):
             raise damaged(path, "its checksums are of a file of another length")
         self._done = np.zeros(len(self._expected), bool)
@@ -139,7 +144,8 @@ class CheckedRows:
 
     def _compare(self, chunk: int) -> None:
         start = chunk * self._chunk
-        found = zlib.crc32(self._bytes[start : start + self._chunk].data)
+        content = self._bytes[start : start + self._chunk]
+        found = zlib.crc32(content.data) if self._is_former else crc32c(content)
         if found != self._expected[chunk]:
             if self._on_damage is not None:
                 self._on_damage()

@@ -28,7 +28,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from drumline._safetensors import SUFFIX, ArrayLayout, ArraySpec, bytes_of, checksum, parse
+from drumline._safetensors import (
+    CHECKSUMS,
+    SUFFIX,
+    ArrayLayout,
+    ArraySpec,
+    bytes_of,
+    checksum,
+    parse,
+)
 from drumline.distribute.parameter_server.errors import (
     IncompleteCheckpointError,
     RestoreError,
@@ -109,7 +117,7 @@ class ShardWriter:
 
     def _header(self) -> bytes:
         checksums = {name: f"{value:08x}" for name, value in self._checksums.items()}
-        return self._layout.header({**self._metadata, "crc32": checksums})
+        return self._layout.header({**self._metadata, CHECKSUMS: checksums})
 
 
 class ShardFile:

@@ -209,8 +209,18 @@ handlers["save"](Message({**save, "step": 2}))
 """
 
 
+NEW = (
+    b' \x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"header_crc32": "f8699844", '
+    b'"checked": "header", "drumline": "{\\"step\\": \\"s\\", '
+    b'\\"crc32c\\": {\\"a/b\\": \\"8f88ce66\\", \\"s\\": \\"a016d052\\"}}"}, '
+    b'"a/b": {"dtype": "F32", "shape": [3], "data_offsets": [0, 12]}, '
+    b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}   '
+    b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
+)
+
+
 def test_the_bytes_on_disk_stay_as_they_are(tmp_path):
-    """Files that older releases wrote are read, and older releases read new ones."""
+    """Files that older releases wrote, with CRC-32, are read."""
     arrays = {"a/b": np.arange(3, dtype=np.float32), "s": np.array(True)}
     path = tmp_path / "ps-0-of-1.safetensors"
     specs = {name: (array.shape, array.dtype) for name, array in arrays.items()}
@@ -220,7 +230,7 @@ def test_the_bytes_on_disk_stay_as_they_are(tmp_path):
         writer.append("a/b", arrays["a/b"][1:])
         assert not path.exists()
     content = path.read_bytes()
-    assert content == (
+    former = (
         b' \x01\x00\x00\x00\x00\x00\x00{"__metadata__": {"header_crc32": "9e2ac510", '
         b'"checked": "header", "drumline": "{\\"step\\": \\"s\\", '
         b'\\"crc32\\": {\\"a/b\\": \\"30c8bc70\\", \\"s\\": \\"a505df1b\\"}}"}, '
@@ -228,10 +238,13 @@ def test_the_bytes_on_disk_stay_as_they_are(tmp_path):
         b'"s": {"dtype": "BOOL", "shape": [], "data_offsets": [12, 13]}}    '
         b"\x00\x00\x00\x00\x00\x00\x80?\x00\x00\x00@\x01"
     )
+    assert content == NEW
     assert writer.nbytes == len(content)
-    file = find_shards(tmp_path, 1).own(0)
-    file.verify()
-    assert file.arrays["a/b"].tolist() == [0, 1, 2] and file.metadata["step"] == "s"
+    for each in (content, former):
+        path.write_bytes(each)
+        file = find_shards(tmp_path, 1).own(0)
+        file.verify()
+        assert file.arrays["a/b"].tolist() == [0, 1, 2] and file.metadata["step"] == "s"
 
 
 def test_a_server_killed_while_it_saves_leaves_the_checkpoint_before(client, tmp_path):
