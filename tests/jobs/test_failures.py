@@ -88,7 +88,8 @@ def child(task: str, returncode: int | None, ended: float, log: Path, **more: ob
     kind, index = task.split(":")
     failed = bool(returncode) and not more.get("asked_to_stop", False)
     found = {"task": LaunchedTask(kind, int(index)), "returncode": returncode, "ended_at": ended}
-    found |= {"log": log, "failed": failed, "seen_stopped": False, "address": "", "pid": 7, **more}
+    found |= {"log": log, "failed": failed, "seen_stopped": False, "address": "", "pid": 7}
+    found |= {"suspended_for": None, **more}
     return cast(Child, SimpleNamespace(**found))
 
 

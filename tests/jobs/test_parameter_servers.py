@@ -66,6 +66,32 @@ def test_a_worker_that_fails_too_often_fails_the_job(launcher: Launcher) -> None
     assert "Restart 1 of 1." in done.stdout
 
 
+@pytest.mark.parametrize("who", ["worker", "chief"])
+def test_what_is_suspended_for_long_is_killed_and_started_again(
+    launcher: Launcher, who: str
+) -> None:
+    ends = 'wait_for("worker-0-1")' if who == "worker" else "assert start == 1"
+    done = launcher.run(
+        *("--workers", "1", "--ps", "1", "--chief", "--max-restarts", "1"),
+        *("--suspended-seconds", "0.5"),
+        body=_SERVE
+        + f"""
+for each in ("chief-0", "worker-0", "ps-0"):
+    wait_for(each + "-0")
+if start == 0 and task == "{who}":
+    os.kill(os.getpid(), signal.SIGSTOP)
+if task != "chief":
+    time.sleep(60)
+{ends}
+""",
+    )
+    assert done.returncode == 0, done.stdout
+    seen = str(lost_in(done.stdout, f"{who}:0")["seen"])
+    assert seen.startswith("it was suspended (SIGSTOP) for ") and "killed" in seen
+    assert ("the others continue" in done.stdout) == (who == "worker")
+    assert ("Restart 1 of 1." in done.stdout) == (who == "chief")
+
+
 @pytest.mark.parametrize("who", ["ps", "chief"])
 def test_a_killed_server_or_chief_restarts_the_job(launcher: Launcher, who: str) -> None:
     done = launcher.run(

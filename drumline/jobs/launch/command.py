@@ -39,6 +39,14 @@ def launch(
     grace_seconds: Annotated[
         float, typer.Option(min=0, help="Time for a process to end before it is killed.")
     ] = 10.0,
+    suspended_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="With --chief and --ps: a process that is suspended (SIGSTOP) for so long is "
+            "killed, and counts as failed.",
+        ),
+    ] = 30.0,
     evaluator_seconds: Annotated[
         float, typer.Option(min=0, help="Time for the evaluator after the training is done.")
     ] = 300.0,
@@ -135,6 +143,7 @@ def launch(
         devices_per_worker=devices_per_worker,
         max_restarts=max_restarts,
         grace_seconds=grace_seconds,
+        suspended_seconds=suspended_seconds,
         evaluator_seconds=evaluator_seconds,
         compilation_cache=_cache_directory() if compilation_cache else None,
         node_rank=node_rank,

@@ -128,6 +128,8 @@ def _part(child: Child, record: FailureRecord | None, lines: list[str]) -> Role:
 def _what(child: Child, record: FailureRecord | None) -> str:
     if record is None and child.seen_stopped and not child.failed:
         return "was suspended (SIGSTOP), and the others waited for it"
+    if child.suspended_for is not None:
+        return f"was suspended (SIGSTOP) for {child.suspended_for:.0f} s, and was killed"
     if record is not None and record.kind == "stuck":
         return "made no progress, and its watchdog ended it"
     if record is not None and record.kind == "peer lost":

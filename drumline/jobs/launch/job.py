@@ -67,6 +67,9 @@ def _briefly(suspect: Suspect) -> str:
 _SETTLING_SECONDS = 2.0
 """How long the others may run on after a failure: an earlier one may take longer to end."""
 
+_UNWATCHED_SECONDS = 5.0
+"""A launcher that has not looked for so long was suspended itself, and does not count that time."""
+
 _REPEAT_SECONDS = 0.2
 """Two interrupts nearer than this are one key pressed: `timeout` and some shells send it twice."""
 
@@ -111,6 +114,8 @@ class Attempt:
         self._evaluator_until = math.inf
         self._ending = False
         self._trained = False
+        self._suspended_since: dict[Child, float] = {}
+        self._looked_at = math.inf
 
     def run(self) -> Report:
         """Watch until all have ended, and say who failed."""
@@ -157,6 +162,7 @@ class Attempt:
             self._stop(self._children, signal.SIGTERM)
         elif self._settled_at == math.inf:
             self._heed_the_end()
+            self._give_up_suspended(now)
             self._replace_workers()
             if self._in_trouble():
                 self._settled_at = now + self._settling_seconds
@@ -176,6 +182,24 @@ class Attempt:
             for child in self._children:
                 if child.failed and child.task.type != "evaluator":
                     child.excuse()
+
+    def _give_up_suspended(self, now: float) -> None:
+        """Kill what is suspended for long, where the others wait for it without a limit.
+
+        Without a chief that leads, processes miss one another's heartbeats, and end by themselves.
+        """
+        if not self._options.layout.coordinated:
+            return
+        if now - self._looked_at > _UNWATCHED_SECONDS:
+            self._suspended_since.clear()
+        self._looked_at = now
+        for child in self._children:
+            if not child.running or child.asked_to_stop or not child.is_stopped(by="T"):
+                self._suspended_since.pop(child, None)
+                continue
+            lasts = now - self._suspended_since.setdefault(child, now)
+            if lasts >= self._options.suspended_seconds and child.suspended_for is None:
+                child.give_up(lasts)
 
     def _replace_workers(self) -> None:
         """Start failed workers again, alone, where a chief gives their work to others meanwhile."""

@@ -30,6 +30,7 @@ class LaunchOptions:
             the script.
         max_restarts: how often the whole job is started again after a failure.
         grace_seconds: between asking a process to end and killing it.
+        suspended_seconds: how long a process may be suspended where the chief leads.
         evaluator_seconds: how long the evaluator may run on when the training is done.
         compilation_cache: the directory of compiled programs that the processes share, or None.
         node_rank: the number of this host.
@@ -45,6 +46,7 @@ class LaunchOptions:
     devices_per_worker: int | None = None
     max_restarts: int = 0
     grace_seconds: float = 10.0
+    suspended_seconds: float = 30.0
     evaluator_seconds: float = 300.0
     compilation_cache: str | None = None
     node_rank: int = 0

@@ -75,6 +75,7 @@ class Child:
         self.asked_to_stop = False
         self.kill_at = math.inf
         self.seen_stopped = False
+        self.suspended_for: float | None = None
         self._process = _start(command, env, log)
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)
@@ -110,13 +111,17 @@ class Child:
             os.close(self.pidfd)
         return self.returncode is not None
 
-    def is_stopped(self) -> bool:
-        """Whether it is suspended, by SIGSTOP or a debugger."""
+    def is_stopped(self, by: str = "Tt") -> bool:
+        """Whether it is suspended, by SIGSTOP or a debugger.
+
+        Args:
+            by: the kernel's letters for that: ``T`` by a signal, ``t`` by a debugger.
+        """
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
             return False
-        return self.running and stat.rpartition(")")[2].split()[0] in ("T", "t")
+        return self.running and stat.rpartition(")")[2].split()[0] in by
 
     def stop(self, signum: int, grace_seconds: float) -> None:
         """Ask the whole process group to end, and set `kill_at`."""
@@ -125,6 +130,15 @@ class Child:
             self.kill_at = time.monotonic() + grace_seconds
             self._signal(signum)
             self._signal(signal.SIGCONT)  # a suspended process sees other signals only then
+
+    def give_up(self, suspended_for: float) -> None:
+        """Kill the whole process group, as one that has failed by being suspended.
+
+        Args:
+            suspended_for: seconds.
+        """
+        self.suspended_for = suspended_for
+        self._signal(signal.SIGKILL)
 
     def excuse(self) -> None:
         """Its end says nothing any more, whatever it is."""
