@@ -11,6 +11,7 @@ host computes this part, and gives it to them in place of features.
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -359,7 +360,7 @@ def _build(model: Any, inputs: Any) -> None:
 def of_strings(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``fit`` and the like: the host's part of the model is computed of what they are given.
 
-    Of a dataset in a map, of arrays at once.
+    Of a dataset in a map, of arrays at once, of generators and `PyDataset`s batch by batch.
     """
 
     def fitted(self: Any, x: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -381,6 +382,14 @@ def _computed(model: Any, x: Any) -> Any:
     given = _without_tables(_converted(x))
     if isinstance(given, Dataset):
         return _mapped(model, given)
+    if isinstance(given, keras.utils.PyDataset):
+        return given if isinstance(given, _ComputedBatches) else _ComputedBatches(model, given)
+    if isinstance(given, types.GeneratorType):
+        # Keras refuses a generator's batch that is no tuple, and shows it.
+        return (
+            _computed_batch(model, batch) if isinstance(batch, (tuple, list)) else batch
+            for batch in given
+        )
     of_features = _takes_features(model, given)
     if not _has_strings(given) and not of_features:
         return x
@@ -389,6 +398,45 @@ def _computed(model: Any, x: Any) -> Any:
     if plan is None and of_features:
         return with_prepared(model, given)
     return x if plan is None else plan.on_host(_flat_inputs(model, given))
+
+
+def _computed_batch(model: Any, batch: Any) -> Any:
+    """A batch of a generator or a `PyDataset`: inputs, or a tuple of these and more."""
+    if isinstance(batch, list) and not all(isinstance(each, (str, bytes)) for each in batch):
+        batch = tuple(batch)
+    if isinstance(batch, tuple) and batch:
+        return (_computed(model, batch[0]), *batch[1:])
+    return _computed(model, batch)
+
+
+class _ComputedBatches(keras.utils.PyDataset):
+    """A `PyDataset` with the host's results in place of inputs.
+
+    Args:
+        model: the model that is given them.
+        source: the user's.
+    """
+
+    def __init__(self, model: Any, source: Any):
+        super().__init__(source.workers, source.use_multiprocessing, source.max_queue_size)
+        self._model, self._source = model, source
+        if not model.built:
+            _computed_batch(model, source[0])  # builds it, which several threads must not
+
+    def __getitem__(self, index: int) -> Any:
+        return _computed_batch(self._model, self._source[index])
+
+    @property
+    def num_batches(self) -> int | None:
+        """As the user's has."""
+        count: int | None = self._source.num_batches
+        return count
+
+    def on_epoch_begin(self) -> None:
+        self._source.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        self._source.on_epoch_end()
 
 
 def _mapped(model: Any, dataset: Dataset) -> Dataset:

@@ -79,6 +79,66 @@ def test_a_model_of_texts_learns(functional: bool) -> None:
     assert float(model.train_on_batch(TEXTS, LABELS)[0]) < history["loss"][0]
 
 
+class Batches(keras.utils.PyDataset):
+    """Batches of 6 texts, as arrays or as lists."""
+
+    def __init__(self, of_lists: bool = False, alone: bool = False, **options: Any):
+        super().__init__(**options)
+        self.of_lists, self.alone = of_lists, alone
+        self.ended = 0
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        of = slice(6 * index, 6 * index + 6)
+        texts = TEXTS[of].tolist() if self.of_lists else TEXTS[of]
+        return texts if self.alone else (texts, LABELS[of])
+
+    def on_epoch_end(self) -> None:
+        self.ended += 1
+
+
+def generated(of_lists: bool = False) -> Any:
+    yield from (Batches(of_lists)[index] for index in range(4))
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("of_lists", [False, True])
+@pytest.mark.parametrize("kind", ["generator", "PyDataset", "threads"])
+def test_texts_come_in_batches(kind: str, of_lists: bool, replicas: int) -> None:
+    def given() -> Any:
+        if kind == "generator":
+            return generated(of_lists)
+        return Batches(of_lists, workers=1 if kind == "PyDataset" else 2)
+
+    with dl.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(replicas)]).scope():
+        model, wanted = text_model(functional=False), text_model(functional=False)
+    batches, steps = given(), {"steps": 4, "verbose": 0}
+    found = model.fit(
+        batches,
+        validation_data=given(),
+        shuffle=False,
+        steps_per_epoch=4,
+        validation_steps=4,
+        verbose=0,
+    ).history
+    expected = wanted.fit(
+        TEXTS, LABELS, batch_size=6, validation_data=(TEXTS, LABELS), shuffle=False, verbose=0
+    ).history
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-5)
+    assert kind == "generator" or batches.ended
+    np.testing.assert_allclose(
+        model.evaluate(given(), **steps), wanted.evaluate(TEXTS, LABELS, 6, verbose=0), rtol=1e-5
+    )
+    rows = generated(of_lists) if kind == "generator" else Batches(of_lists, alone=True)
+    np.testing.assert_allclose(
+        model.predict(rows, **steps), wanted.predict(TEXTS.tolist(), verbose=0), rtol=1e-5
+    )
+
+
 def test_it_computes_what_its_parts_compute() -> None:
     model = text_model(False)
     rest = keras.Sequential(model.layers[1:])
