@@ -167,7 +167,8 @@ class Estimator:
                 raise ValueError(f"Must specify {name} > 0, given: {value}")
         if serves(self._config):
             options = {"params": self.params, "config": self._config}
-            serve(self._config, RunInput(input_fn, ModeKeys.TRAIN, options, self.values))
+            own = self.with_prepared_features(input_fn)
+            serve(self._config, RunInput(own, ModeKeys.TRAIN, options, self.values))
             return self
         latest = self.latest_checkpoint()
         if max_steps is not None and latest is not None and saved_step(latest) >= max_steps:
@@ -330,22 +331,35 @@ class Estimator:
             "drumline.compat, or keep the model in a keras.Model and use its export method."
         )
 
+    def with_prepared_features(self, input_fn: Callable[..., Any]) -> Callable[..., Any]:
+        """An input_fn that gives what the step takes: here the same."""
+        return input_fn
+
     def _run(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> ModelRun:
         # As TensorFlow's, evaluations beside parameter servers are those of one process.
         if isinstance(strategy, ParameterServerStrategy):
             strategy = None
-        return ModelRun(
+        input_fn = self.with_prepared_features(input_fn)
+        made = ModelRun(
             self._model_fn, input_fn, mode, strategy, self.params, self._config, self.values
         )
+        self._begin(made)
+        return made
+
+    def _begin(self, run: ModelRun) -> None:
+        """Give a run's variables what they begin with, but for those of model_fn: nothing here."""
 
     def _training_run(self, input_fn: Callable[..., Any]) -> ModelRun:
         config = self._config
         if not trains_on_servers(config):
             return self._run(input_fn, ModeKeys.TRAIN, config.train_distribute)
         strategy = leading_strategy(config, self.values)
-        return ServerRun(
+        input_fn = self.with_prepared_features(input_fn)
+        made = ServerRun(
             self._model_fn, input_fn, ModeKeys.TRAIN, strategy, self.params, config, self.values
         )
+        self._begin(made)
+        return made
 
     def _saved_values(self) -> dict[str, np.ndarray]:
         path = self.latest_checkpoint()

@@ -13,6 +13,7 @@ from drumline.estimator.estimator import Estimator
 from drumline.estimator.export.exporters import Exporter
 from drumline.estimator.hooks.session_hooks import CheckpointSaverListener
 from drumline.estimator.servers.tasks import serves
+from drumline.training.checkpoint.file_format import file_of
 
 _log = logging.getLogger("drumline")
 _POLL_SECONDS = 1.0
@@ -221,8 +222,18 @@ def _evaluate_until(estimator: Estimator, max_steps: int | None, spec: EvalSpec)
         began = time.monotonic()
         latest = estimator.latest_checkpoint()
         if latest is not None and latest != evaluated:
-            _, _, stop = _evaluate_and_export(estimator, spec, latest, max_steps)
             evaluated = latest
+            try:
+                _, _, stop = _evaluate_and_export(estimator, spec, latest, max_steps)
+            except Exception:
+                if file_of(latest).is_file():
+                    raise
+                _log.warning(
+                    "The checkpoint %r was deleted before it was evaluated: the chief saves "
+                    "faster than this evaluates. Raise keep_checkpoint_max, or save less often.",
+                    latest,
+                )
+                continue
             if stop:
                 return
             time.sleep(max(0.0, spec.throttle_secs - (time.monotonic() - began)))

@@ -73,3 +73,35 @@ def test_it_evaluates_each_new_checkpoint_and_ends_with_the_last(tmp_path, monke
 def test_a_model_without_a_checkpoint_is_not_evaluated(tmp_path):
     with pytest.raises(ValueError, match=r"Could not find trained model in model_dir: .* train fi"):
         estimator(tmp_path).evaluate(input_fn)
+
+
+def test_a_checkpoint_that_is_deleted_meanwhile_is_passed_over(tmp_path, monkeypatch, caplog):
+    """A chief that saves faster than the evaluator evaluates deletes what it has found."""
+
+    def train(step):
+        made = estimator(tmp_path, keep_checkpoint_max=1)
+        made.train(lambda: input_fn(MODES.TRAIN), max_steps=step)
+
+    train(2)
+    task_config = {"type": "evaluator", "index": 0}
+    config = {"cluster": {"worker": ["h:1"], "evaluator": ["h:2"]}, "task": task_config}
+    with monkeypatch.context() as patch:
+        patch.setenv("TF_CONFIG", json.dumps(config))
+        evaluator = estimator(tmp_path)
+    of_estimator, made = evaluator.evaluate, []
+
+    def evaluate(*args, **kwargs):
+        if not made:
+            made.append("late")
+            train(4)
+        made.append(int(of_estimator(*args, **kwargs)["global_step"]))
+        return {"global_step": made[-1]}
+
+    monkeypatch.setattr(evaluator, "evaluate", evaluate)
+    spec = dl.estimator.EvalSpec(input_fn, start_delay_secs=0, throttle_secs=0)
+    with caplog.at_level(logging.WARNING, "drumline"):
+        dl.estimator.train_and_evaluate(
+            evaluator, dl.estimator.TrainSpec(input_fn, max_steps=4), spec
+        )
+    assert made == ["late", 4]
+    assert any("model.ckpt-2' was deleted" in each for each in caplog.messages)

@@ -127,3 +127,14 @@ def test_a_cluster_without_a_chief_for_a_strategy_is_refused(tmp_path, monkeypat
     spec = dl.estimator.EvalSpec(input_fn)
     with pytest.raises(ValueError, match="another strategy: leave it out"):
         dl.estimator.train_and_evaluate(made, dl.estimator.TrainSpec(input_fn), spec)
+
+
+def test_servers_begin_with_the_weights_of_a_keras_model(two, tmp_path):
+    model = keras.Sequential([keras.Input((ROWS.shape[1],)), keras.layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.0), loss)
+    config = dl.estimator.RunConfig(train_distribute=two)
+    made = dl.estimator.model_to_estimator(model, model_dir=str(tmp_path), config=config)
+    made.train(forever, steps=1)
+    (kernel,) = [name for name in made.get_variable_names() if name.endswith("kernel")]
+    np.testing.assert_array_equal(made.get_variable_value(kernel), model.get_weights()[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -135,11 +135,9 @@ class KerasModelEstimator(Estimator):
                     made[name] = _ResultOf(each, key, name)
         return made
 
-    def _run(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> ModelRun:
-        run = super()._run(input_fn, mode, strategy)
+    def _begin(self, run: ModelRun) -> None:
         if len(self._weights) == len(self._names):
             run.assign(dict(zip(self._names, self._weights, strict=True)))
-        return run
 
 
 def _inputs_of(model: Any, features: Any) -> Any:

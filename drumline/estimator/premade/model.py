@@ -16,7 +16,6 @@ import numpy as np
 
 from drumline.estimator.estimator import Estimator
 from drumline.estimator.graph import GraphOp, running
-from drumline.estimator.model_run import ModelRun
 from drumline.estimator.premade import heads
 from drumline.estimator.premade.columns import InputColumns, scopes
 from drumline.estimator.premade.heads.base import Head, minimize
@@ -101,17 +100,17 @@ class PremadeEstimator(Estimator):
         """See `maker_of`."""
         return maker_of(optimizer)
 
-    def _run(self, input_fn: Callable[..., Any], mode: str, strategy: Any) -> ModelRun:
-        return super()._run(self.with_prepared_features(input_fn), mode, strategy)
-
     def with_prepared_features(self, input_fn: Callable[..., Any]) -> Callable[..., Any]:
         """An input_fn that gives what the step takes: strings are looked up before it."""
+        # Without what other processes cannot be sent: workers get it with the chief's input_fn.
+        sent = copy.copy(self)
+        sent.__dict__.update(_config=None, _model_fn=None, _warm_start=None)
 
         @functools.wraps(input_fn)
         def prepared_input_fn(*args: Any, **kwargs: Any) -> Any:
             made = input_fn(*args, **kwargs)
-            dataset = self.values.dataset(made)
-            return made if dataset is None else dataset.map(self._prepared)
+            dataset = sent.values.dataset(made)
+            return made if dataset is None else dataset.map(sent._prepared)
 
         return prepared_input_fn
 
