@@ -116,7 +116,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._train = EventFile(Path(self.log_dir, "train"))
         self._validation = EventFile(Path(self.log_dir, "validation"))
         self._batch = 0
-        self._batch_began = self._epoch_began = 0.0
+        self._batch_began = self._batch_ended = self._epoch_began = 0.0
         self._batches_before_epoch = 0
 
     def set_model(self, model: keras.Model) -> None:
@@ -144,18 +144,20 @@ class TensorBoard(keras.callbacks.Callback):
         self._validation.close()
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Count the batch and start its clock."""
-        self._batch += 1
+        """Start the batch's clock."""
         self._batch_began = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Write the batch's losses and metrics, when it is its turn."""
+        """Count the batch, and write its losses and metrics when it is its turn."""
+        # Here, and not where it begins: on parameter servers several begin before the first ends.
+        self._batch += 1
+        began, self._batch_ended = max(self._batch_began, self._batch_ended), time.perf_counter()
         if self.update_freq == "epoch" or self._batch % self.update_freq:
             return
         for name, value in (logs or {}).items():
             self._train.scalar(f"batch_{name}", float(value), self._batch)
         if self.write_steps_per_second:
-            rate = 1.0 / (time.perf_counter() - self._batch_began)
+            rate = 1.0 / (self._batch_ended - began)
             self._train.scalar("batch_steps_per_second", rate, self._batch)
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import struct
 import subprocess
 import sys
@@ -15,7 +17,9 @@ import pytest
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.util import tensor_util
 
+import drumline as dl
 from drumline.keras.callbacks import KerasTensorBoard, TensorBoard
+from tests.summary.reading import values
 
 ROWS, BATCH, EPOCHS = 20, 4, 3
 
@@ -41,13 +45,18 @@ def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
     return found
 
 
-def fit(callback: keras.callbacks.Callback, **options: Any) -> dict[str, list[float]]:
+def fit(
+    callback: keras.callbacks.Callback,
+    strategy: dl.distribute.Strategy | None = None,
+    **options: Any,
+) -> dict[str, list[float]]:
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     x, y = rng.random((ROWS, 3), np.float32), rng.random((ROWS, 1), np.float32)
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, name="out")])
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, name="out")])
+        model.compile(keras.optimizers.SGD(), "mse", metrics=["mae"])
     schedule = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 / (epoch + 1))
-    model.compile(keras.optimizers.SGD(), "mse", metrics=["mae"])
     history = model.fit(
         x,
         y,
@@ -99,6 +108,32 @@ def test_histograms_of_every_weight(tmp_path: Path) -> None:
     assert [(tag.split("/", 1)[1], step, num) for tag, step, num in found] == [
         (tag, step, num) for step in (0, 2) for tag, num in by_tag
     ]
+
+
+@pytest.mark.parametrize("name", ["OneDeviceStrategy", "MirroredStrategy"])
+def test_tensorboard_reads_the_same_under_a_strategy(tmp_path: Path, name: str) -> None:
+    """By its own reader: each value once, of batches, epochs, weights and the graph."""
+    devices = "cpu:0" if name == "OneDeviceStrategy" else ["cpu:0", "cpu:1"]
+    strategy = getattr(dl.distribute, name)(devices)
+    options: dict[str, Any] = {"histogram_freq": 1, "update_freq": 2}
+    fit(TensorBoard(tmp_path / "plain", **options))
+    fit(TensorBoard(tmp_path / "under", **options), strategy)
+    for part, kinds in (("train", {"batch", "epoch", "sequential", "keras"}), ("validation", None)):
+        wanted = values(tmp_path / "plain" / part)
+        found = values(tmp_path / "under" / part)
+        assert len({(tag, step) for tag, step, _ in found}) == len(found)
+        same = [_without_counts(tag) for tag, _, _ in wanted]
+        assert [_without_counts(tag) for tag, _, _ in found] == same
+        assert kinds is None or {re.split("[_/]", tag)[0] for tag in same} == kinds
+        for (tag, step, expected), (_, at, array) in zip(wanted, found, strict=True):
+            assert at == step
+            if tag != "keras":
+                np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6, err_msg=tag)
+
+
+def _without_counts(tag: str) -> str:
+    """A tag without the number in the name of its model."""
+    return re.sub(r"sequential_\d+", "sequential", tag)
 
 
 @pytest.mark.parametrize("wanted", [True, False])

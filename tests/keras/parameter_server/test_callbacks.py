@@ -13,6 +13,7 @@ import pytest
 import drumline as dl
 from drumline.keras.state import strategy_of
 from tests.keras.parameter_server.conftest import classifier
+from tests.summary.reading import values
 
 
 def test_batches_and_epochs_are_told(still: Any, examples: Any, monkeypatch: Any) -> None:
@@ -37,6 +38,34 @@ def test_batches_and_epochs_are_told(still: Any, examples: Any, monkeypatch: Any
     assert [batch for what, batch in first if what == "begin"] == [0, 2, 4]
     assert [batch for what, batch in first if what == "end"] == [1, 3, 5]
     assert told[-1] == ("epoch", 1) and np.isfinite(losses).all() and len(losses) == 6
+
+
+def test_the_coordinator_writes_for_tensorboard(still: Any, examples: Any, tmp_path: Path) -> None:
+    """Each value once, read by TensorBoard's own reader; of weights that stay as they are."""
+    model, _ = still
+    board = dl.keras.callbacks.TensorBoard(tmp_path, histogram_freq=2, update_freq=2)
+    history = model.fit(
+        *examples, batch_size=6, epochs=2, verbose=0, validation_data=examples, callbacks=[board]
+    ).history
+    train = values(tmp_path / "train")
+    by_tag: dict[str, list[int]] = {}
+    for tag, step, _ in train:
+        by_tag.setdefault(tag, []).append(step)
+    weights = [f"{weight.path}/histogram" for weight in model.weights]
+    assert by_tag == {
+        "keras": [0],
+        **{f"epoch_{name}": [0, 1] for name in ("loss", "accuracy", "learning_rate")},
+        "batch_loss": [2, 4, 6, 8, 10, 12],
+        **{weight: [0] for weight in weights},
+    }
+    losses = [float(value) for tag, _, value in train if tag == "epoch_loss"]
+    np.testing.assert_allclose(losses, history["loss"], rtol=1e-6)
+    for weight, tag in zip(model.weights, weights, strict=True):
+        (found,) = [value for each, _, value in train if each == tag]
+        assert found[:, 2].sum() == np.prod(weight.shape)
+        np.testing.assert_allclose(found[0, 0], np.min(weight.numpy()), rtol=1e-6)
+    validation = [value for tag, _, value in values(tmp_path / "validation") if tag == "epoch_loss"]
+    np.testing.assert_allclose(validation, history["val_loss"], rtol=1e-6)
 
 
 def test_stopping_in_an_epoch_and_early(still: Any, examples: Any) -> None:
