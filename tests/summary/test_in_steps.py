@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.distribute.parameter_server.compiler.exporting import export_function
+from drumline.distribute.parameter_server.errors import ProgramError
 from tests.summary.reading import events, numbers
 
 make_ndarray = pytest.importorskip("tensorboard.util.tensor_util").make_ndarray
@@ -289,3 +291,19 @@ def test_values_of_replicas_must_be_reduced(tmp_path: Path) -> None:
         pytest.raises(TypeError, match=r"'x' is given a value of each replica.*strategy.reduce"),
     ):
         dl.summary.scalar("x", each, step=0)
+
+
+def test_a_step_for_other_tasks_refuses_summaries(tmp_path: Path) -> None:
+    """As those for parameter servers' workers, which have no writer."""
+
+    def step(x: Any) -> Any:
+        dl.summary.scalar("x", x, step=0)
+        return [x * 2]
+
+    specs = [jax.ShapeDtypeStruct((), np.float32)]
+    with (
+        dl.summary.create_file_writer(tmp_path).as_default(),
+        pytest.raises(ProgramError, match="return the value, and record it"),
+    ):
+        export_function(step, specs, ["cpu"])
+    assert export_function(lambda x: [x * 2], specs, ["cpu"])

@@ -147,11 +147,12 @@ def export_function(
     try:
         exported = jax.export.export(compiled, platforms=list(platforms))(*specs)
         return pack_checked(bytes(exported.serialize()))
-    except (NotImplementedError, ValueError) as error:
+    except (NotImplementedError, ValueError, TypeError) as error:  # of a callback's lowering
         raise ProgramError(
             f"A function cannot be sent to other tasks: {error}. jax.debug.print, jax.debug."
             "callback, jax.pure_callback and the like work in this process only; leave them out of "
-            "steps that others run."
+            "steps that others run. So do summaries: return the value, and record it with "
+            "dl.summary where the step is scheduled."
         ) from error
 
 
