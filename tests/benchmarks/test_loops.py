@@ -4,7 +4,7 @@ import pytest
 from benchmarks.harness import loops as calls_module
 from benchmarks.harness.loops import Calls, check_calls, measured_calls
 from benchmarks.harness.workload import Scale
-from benchmarks.workloads import launch
+from benchmarks.workloads import launch, restart
 from benchmarks.workloads.all_reduce import arrays_of, problem_with
 
 SCALE = Scale(elements=3, batch_size=1, later_epochs=2)
@@ -59,3 +59,19 @@ def test_launched_trainings_come_to_one_loss(make, losses, said):
     problems = launch.check(scale, {"a": make(evidence=good), "b": make(evidence=other)})
     assert "a" not in problems
     assert said in problems.get("b", "") and bool(said) == ("b" in problems)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "furthest", "said"),
+    [
+        ([9.0, 5.0], 70, 60, ""),
+        ([9.0], 70, 60, "killed 1 times"),
+        ([9.0, 5.0], 45, 40, "step 40 only"),
+        ([9.0, 5.0], 150, 60, "again"),
+    ],
+)
+def test_a_job_that_is_killed_goes_on(make, seconds, steps, furthest, said):
+    scale = Scale(elements=1, batch_size=1, later_epochs=1)
+    evidence = {"seconds": seconds, "steps": steps, "furthest": furthest}
+    problems = restart.check(scale, {"a": make(evidence=evidence)})
+    assert said in problems.get("a", "") and bool(said) == ("a" in problems)
