@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn pieces_are_as_the_whole() {
         let bytes: Vec<u8> = (0..3 * PIECE_NBYTES + 5)
-            .map(|i| (i * i >> 3) as u8)
+            .map(|i| ((i * i) >> 3) as u8)
             .collect();
         let whole = crc32c::crc32c(&bytes);
         for cut in [
