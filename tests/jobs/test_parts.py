@@ -117,6 +117,8 @@ def test_each_worker_gets_gpus_of_its_own() -> None:
         gpu_shares(tasks, 3, env)
 
 
+# Launchers start processes by a fork, and have no JAX, as other tests in this process may have.
+@pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
 def test_logs_and_failure_records_are_their_users_alone(tmp_path: Path) -> None:
     logs = LogDir(tmp_path / "made" / "here", node=0)
     log = logs.log(LaunchedTask("worker", 0), 0)
@@ -128,6 +130,8 @@ def test_logs_and_failure_records_are_their_users_alone(tmp_path: Path) -> None:
     assert made == {logs.path / ".lock-0": 0o600, log: 0o600}
 
 
+# Launchers start processes by a fork, and have no JAX, as other tests in this process may have.
+@pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")
 def test_a_directory_that_is_there_stays_as_it_is_and_old_files_are_closed(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with contextlib.closing(LogDir(tmp_path, node=0)) as logs:

@@ -508,13 +508,21 @@ def test_a_name_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
             Connection("nowhere.example:1", token=TOKEN, timeout_seconds=20)
 
 
-def gated_reader(messages: Any, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Let a stream's next message be read when the test says so."""
+def gated_reader(
+    messages: Any, monkeypatch: pytest.MonkeyPatch, opened: bool = False
+) -> threading.Event:
+    """Let a stream's messages be taken when the test says so; at first too, if it is `opened`.
+
+    Who waits for a message when this is called takes it.
+    """
     gate, read = threading.Event(), messages.read
+    if opened:
+        gate.set()
 
     def gated() -> Any:
+        message = read() if opened else None
         assert gate.wait(30)
-        return read()
+        return message if opened else read()
 
     monkeypatch.setattr(messages, "read", gated)
     return gate
@@ -569,9 +577,10 @@ def test_a_goodbye_that_has_arrived_is_read_by_a_server_that_cannot_write(
         connection = Connection(server.address, token=TOKEN)
         lane: Any
         [lane] = server._lanes.values()
-        gate = gated_reader(lane._messages, monkeypatch)
+        gate = gated_reader(lane._messages, monkeypatch, opened=True)
         connection.submit("later", {})
         wait_until(lambda: handlers.futures)
+        gate.clear()
         attempted = breaking(lane._stream, monkeypatch)
         connection.close()
         handlers.futures[0].set_result(Message({}))
