@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import resource
@@ -273,8 +274,12 @@ def _preempt() -> None:
 
 def test_an_interrupt(tmp_path: Path) -> None:
     undisturbed = PLAIN.run(tmp_path / "undisturbed")
-    with pytest.raises(KeyboardInterrupt):
-        PLAIN.run(tmp_path / "stopped", _every_3, At(STEPS + 5, _interrupt))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            PLAIN.run(tmp_path / "stopped", _every_3, At(STEPS + 5, _interrupt))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert PLAIN.run(tmp_path / "stopped", _every_3).differs_in(undisturbed) == []
 
 
@@ -349,36 +354,49 @@ def test_a_full_disk(tmp_path: Path, small_files: Callable[[], None]) -> None:
     assert PLAIN.run(tmp_path / "stopped", _every_3).differs_in(undisturbed) == []
 
 
-KILLED = """
-import os, signal, sys
+IN_A_PROCESS = """
+import json, os, signal, sys
 from pathlib import Path
 import jax
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_num_cpu_devices", 4)
-from tests.keras.resuming.test_stops import PLAIN, At, _every_3
+from tests.keras.resuming.test_stops import PLAIN, At, Steps, _every_3
 
 def kill_in_the_next_save():
     os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
 
-PLAIN.run(Path(sys.argv[1]), _every_3, At(16, kill_in_the_next_save))
+place, way = Path(sys.argv[1]), sys.argv[2]
+done = []
+if way == "killed":
+    PLAIN.run(place, _every_3, At(16, kill_in_the_next_save))
+left = PLAIN.run(place, _every_3 if way == "resumed" else None, Steps(done))
+values = [value.tobytes().hex() for value in left.values]
+print(json.dumps([values, left.history, left.epochs, len(done)]))
 """
 
 
 def test_a_kill_during_a_save(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLED), tmp_path / "stopped"],
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(Path(__file__).parents[3])},
-        timeout=600,
-    )
-    assert ended.returncode == -signal.SIGKILL
+    def run(place: str, way: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(IN_A_PROCESS), tmp_path / place, way],
+            cwd=Path(__file__).parents[3],
+            env={
+                **os.environ,
+                "KERAS_BACKEND": "jax",
+                "PYTHONPATH": str(Path(__file__).parents[3]),
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=600,
+        )
+
+    assert run("stopped", "killed").returncode == -signal.SIGKILL
     left = sorted(path.name for path in (tmp_path / "stopped" / "backup").iterdir())
     assert any(name.endswith(".unfinished") for name in left), left
-    undisturbed = PLAIN.run(tmp_path / "undisturbed")
-    done: list[int] = []
-    resumed = PLAIN.run(tmp_path / "stopped", _every_3, Steps(done))
-    assert resumed.differs_in(undisturbed) == []
-    assert len(done) == 3 * STEPS - 15
+    *resumed, done = json.loads(run("stopped", "resumed").stdout.splitlines()[-1])
+    *undisturbed, whole = json.loads(run("undisturbed", "undisturbed").stdout.splitlines()[-1])
+    assert resumed == undisturbed
+    assert (whole, done) == (3 * STEPS, 3 * STEPS - 15)
 
 
 def test_a_training_that_has_ended_returns_at_once(tmp_path: Path) -> None:
