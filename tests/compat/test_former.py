@@ -111,8 +111,10 @@ def test_what_needs_a_graph_is_refused_by_name():
     for name in ("Session", "placeholder", "disable_v2_behavior"):
         with pytest.raises(AttributeError, match=f"{name} is not .* no graphs.*; use tf.function"):
             getattr(v1, name)
-    with pytest.raises(AttributeError, match=r"use tf\.keras\.metrics\.AUC"):
-        v1.metrics.auc  # noqa: B018
+    with pytest.raises(AttributeError, match=r"use tf\.keras\.metrics\.Precision"):
+        v1.metrics.precision_at_k  # noqa: B018
+    with pytest.raises(RuntimeError, match=r"model_fn of an Estimator; use tf\.keras\.metrics"):
+        v1.metrics.auc([1, 0], [0.5, 0.2])
     with pytest.raises(RuntimeError, match="should be a function"):
         v1.train.GradientDescentOptimizer(0.1).minimize(tf.constant(1.0))
     assert v1.enable_eager_execution() is None and v1.enable_v2_behavior() is None
