@@ -172,3 +172,21 @@ def test_input_functions_of_wrong_arguments_are_refused():
         inputs.numpy_input_fn([1, 2], shuffle=False)()
     with pytest.raises(ValueError, match="y cannot be empty dict"):
         inputs.numpy_input_fn(ROWS, {}, shuffle=False)()
+
+
+def test_classes_out_of_bounds_are_not_passed_over(tmp_path):
+    def counting(features, labels, mode):
+        metrics = {
+            "outside": tf.compat.v1.metrics.mean_iou(features, features, 2),
+            "inside": tf.compat.v1.metrics.mean_iou(features, features, 3),
+        }
+        step = tf.compat.v1.train.get_or_create_global_step()
+        return tf.estimator.EstimatorSpec(
+            mode, loss=tf.constant(0.0), train_op=step.assign_add(1), eval_metric_ops=metrics
+        )
+
+    made = tf.estimator.Estimator(counting, str(tmp_path))
+    rows = np.array([0, 1, 2, 2])
+    made.train(lambda: tf.data.Dataset.from_tensors(rows), steps=1)
+    found = made.evaluate(lambda: tf.data.Dataset.from_tensors(rows))
+    assert np.isnan(found["outside"]) and found["inside"] == 1

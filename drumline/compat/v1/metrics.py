@@ -314,7 +314,7 @@ def _mean_cosine(each: Any, dim: int, weights: Any, name: str | None) -> Any:
 
 
 class _ConfusionMatrix(keras.Metric):
-    """How many rows of each class were found to be of each.
+    """How many rows of each class were found to be of each; NaN once a class is out of bounds.
 
     Args:
         name: its own.
@@ -326,11 +326,14 @@ class _ConfusionMatrix(keras.Metric):
         super().__init__(name=name)
         self._reduce = reduce
         self.matrix = self.add_variable((num_classes, num_classes), "zeros", name="matrix")
+        self.outside = self.add_variable((), "zeros", name="outside")
 
     def update_state(self, labels: Any, predictions: Any, sample_weight: Any = None) -> None:
         """Count a batch."""
         size = self.matrix.shape[0]
         rows, columns = jnp.ravel(labels), jnp.ravel(predictions)
+        both = jnp.stack([rows, columns])
+        self.outside.assign_add(((both < 0) | (both >= size)).sum().astype(jnp.float32))
         each = jnp.ones(rows.shape, jnp.float32)
         if sample_weight is not None:
             each = each * jnp.ravel(jnp.broadcast_to(sample_weight, labels.shape))
@@ -339,7 +342,7 @@ class _ConfusionMatrix(keras.Metric):
 
     def result(self) -> Any:
         """What is made of the matrix."""
-        return self._reduce(self.matrix.value)
+        return jnp.where(self.outside.value > 0, jnp.nan, self._reduce(self.matrix.value))
 
 
 def mean_iou(
