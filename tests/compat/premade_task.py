@@ -49,7 +49,8 @@ def premade(kind, folder, strategy=None):
         f"{folder}/{kind}", tf_random_seed=1, save_checkpoints_steps=20, train_distribute=strategy
     )
     if kind == "LinearRegressor":
-        optimizer = tf.keras.optimizers.SGD(0.3)
+        # Small enough for gradients that are some steps old when a parameter server applies them.
+        optimizer = tf.keras.optimizers.SGD(0.1)
         return tf.estimator.LinearRegressor([number, color], optimizer=optimizer, config=config)
     columns = [number, tf.feature_column.indicator_column(color)]
     optimizer = tf.keras.optimizers.Adagrad(0.1)
