@@ -73,10 +73,14 @@ class TrainLoop:
             run.checkpoint, config.model_dir, config.keep_checkpoint_max or None, "model.ckpt"
         )
         self._writer = None
+        # Called by itself, and not among the hooks: it needs nothing but the step.
+        self._counter: StepCounterHook | None = None
         if config.is_chief and config.save_summary_steps:
             self._writer = summary.create_file_writer(config.model_dir)
             if config.log_step_count_steps is not None:
-                hooks.add(StepCounterHook(config.log_step_count_steps, summary_writer=self._writer))
+                self._counter = StepCounterHook(
+                    config.log_step_count_steps, summary_writer=self._writer
+                )
         self._began = 0
         self._summaries: dict[int, dict[str, Any]] = {}
         self._losses = Losses(self._note, same_everywhere=run.graph.spans_processes)
@@ -93,6 +97,8 @@ class TrainLoop:
             max_steps: the global step at which it ends.
         """
         self._hooks.begin()
+        if self._counter is not None:
+            self._counter.begin()
         for listener in self._listeners:
             listener.begin()
         self._run.restore(latest)
@@ -118,6 +124,8 @@ class TrainLoop:
         for listener in self._listeners:
             listener.end(None, step)
         self._hooks.end()
+        if self._counter is not None:
+            self._counter.end(None)
 
     def _steps(self, step: int, last: int | None, stop: bool) -> tuple[float | None, int]:
         self._began = step
@@ -148,7 +156,10 @@ class TrainLoop:
             self._losses.add(loss, step)
 
         _, stop = self._hooks.run(made)
-        return self._global_step(), stop
+        step = self._global_step()
+        if self._counter is not None:
+            self._counter.count(step)
+        return step, stop
 
     def _note(self, loss: float, step: int) -> None:
         """Log and write the loss of a step, and its summaries."""

@@ -224,10 +224,6 @@ class Hooks:
         """Whether there is a hook of a class."""
         return any(isinstance(hook, kind) for hook in self._hooks)
 
-    def add(self, hook: SessionRunHook) -> None:
-        """Add one of the Estimator's own."""
-        self._hooks.append(hook)
-
     @property
     def last_step(self) -> int | None:
         """The global step at which a `StopAtStepHook` ends the loop, if one does."""

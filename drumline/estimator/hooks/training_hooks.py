@@ -219,7 +219,10 @@ class StepCounterHook(SessionRunHook):
         return SessionRunArgs(self._global_step)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
-        step = int(run_values.results)
+        self.count(int(run_values.results))
+
+    def count(self, step: int) -> None:
+        """Note that a step was made, and write the rate if it is time."""
         if not self._timer.should_trigger_for_step(step):
             return
         seconds, steps = self._timer.update_last_triggered_step(step)

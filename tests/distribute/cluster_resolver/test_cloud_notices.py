@@ -157,7 +157,10 @@ def test_without_a_service_nothing_is_noticed(
     made: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloud_notices, "_TIMEOUT_SECONDS", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as silent, caplog.at_level(logging.INFO, "drumline"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        caplog.at_level(logging.INFO, "drumline"),
+    ):
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         watch = made(address)
         assert not watch() and not watch()
