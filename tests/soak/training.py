@@ -234,8 +234,12 @@ def fit(
         epochs=job.epochs,
         verbose=0,
         callbacks=[
+            # Kept: a launcher that is killed behind the last step has the job started once more.
             keras.callbacks.BackupAndRestore(
-                str(folder.disk / "backup"), job.save_every, double_checkpoint=True
+                str(folder.disk / "backup"),
+                job.save_every,
+                double_checkpoint=True,
+                delete_checkpoint=False,
             ),
             keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=1),
             keras.callbacks.EarlyStopping(monitor="loss", patience=job.epochs),

@@ -399,12 +399,17 @@ def test_a_kill_during_a_save(tmp_path: Path) -> None:
     assert (whole, done) == (3 * STEPS, 3 * STEPS - 15)
 
 
-def test_a_training_that_has_ended_returns_at_once(tmp_path: Path) -> None:
-    first = PLAIN.run(tmp_path, _every_2_and_epochs)
+def _kept_backup(place: Path) -> keras.callbacks.Callback:
+    return keras.callbacks.BackupAndRestore(str(place / "kept"), delete_checkpoint=False)
+
+
+@pytest.mark.parametrize("saved", [_every_2_and_epochs, _kept_backup])
+def test_a_training_that_has_ended_returns_at_once(saved: Any, tmp_path: Path) -> None:
+    first = PLAIN.run(tmp_path, saved)
     done: list[int] = []
-    again = PLAIN.run(tmp_path, _every_2_and_epochs, Steps(done))
+    again = PLAIN.run(tmp_path, saved, Steps(done))
     assert again.differs_in(first) == [] and done == []
-    longer = PLAIN.run(tmp_path, _every_2_and_epochs, epochs=5)
+    longer = PLAIN.run(tmp_path, saved, epochs=5)
     assert longer.differs_in(PLAIN.run(tmp_path / "undisturbed", epochs=5)) == []
 
 
