@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from drumline.distribute.process_group.jax_internals import write_cache_from_every_process
+from tests import process_state
 
 CPU_DEVICES = 4
 COMPILED = pytest.StashKey[str]()
@@ -81,12 +82,27 @@ def real_freeze() -> Iterator[Callable[[], None]]:
         yield freeze
 
 
+@pytest.fixture(scope="module", autouse=True)
+def process_as_before() -> Iterator[None]:
+    """What the tests of a file leave to those of the next one; see `tests.process_state`."""
+    before = process_state.state()
+    yield
+    left = process_state.changes(before, process_state.state())
+    assert not left, "the tests of this file left the process as it was not: " + "; ".join(left)
+
+
 @pytest.fixture(scope="module")
 def quick_compilation() -> Iterator[None]:
-    """Spend no time on making programs fast that run a few milliseconds."""
+    """Spend no time on making programs fast that run a few milliseconds.
+
+    JAX keeps programs in memory by what they compute, and not by how they were compiled: those of
+    here would give other tests other bits.
+    """
     jax.config.update("jax_disable_most_optimizations", True)
+    jax.clear_caches()
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")
