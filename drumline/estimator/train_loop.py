@@ -103,7 +103,7 @@ class TrainLoop:
             listener.begin()
         self._run.restore(latest)
         self._hooks.started()
-        step = self._global_step()
+        step = self._run.global_step()
         last = max_steps if steps is None else step + steps
         stop = False
         if latest is None and self._saves:
@@ -148,15 +148,17 @@ class TrainLoop:
     def _one(self, batch: Any) -> tuple[int, bool]:
         """Make a step; the global step, and whether a hook ends the loop."""
 
+        run = self._run
+
         def made() -> None:
-            loss = self._run.step(batch)
-            step = self._global_step()
-            if self._writes_summaries(step):
-                self._summaries[step] = self._run.summaries()
+            loss = run.step(batch)
+            step = run.global_step()
+            if run.graph.summaries and self._writes_summaries(step):
+                self._summaries[step] = run.summaries()
             self._losses.add(loss, step)
 
         _, stop = self._hooks.run(made)
-        step = self._global_step()
+        step = run.global_step()
         if self._counter is not None:
             self._counter.count(step)
         return step, stop
@@ -218,6 +220,3 @@ class TrainLoop:
         _log.info("Saving checkpoints for %d into %s.", step, self._manager.directory)
         wishes = [bool(listener.after_save(None, step)) for listener in self._listeners]
         return True in wishes
-
-    def _global_step(self) -> int:
-        return self._run.global_step()

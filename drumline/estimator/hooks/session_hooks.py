@@ -41,6 +41,9 @@ class SessionRunValues(NamedTuple):
     run_metadata: Any = None
 
 
+_NO_VALUES = SessionRunValues(None)
+
+
 class SessionRunContext:
     """What a hook can ask for, as ``tf.estimator.SessionRunContext``."""
 
@@ -218,7 +221,6 @@ class Hooks:
                     f"All hooks must be `SessionRunHook` instances, given: {each!r}. Derive it "
                     f"from {values.module}.SessionRunHook."
                 )
-        self._asked: list[tuple[SessionRunHook, SessionRunContext, Any]] = []
 
     def any_is(self, kind: type) -> bool:
         """Whether there is a hook of a class."""
@@ -245,17 +247,18 @@ class Hooks:
         if not self._hooks:
             return step(), False
         context = SessionRunContext()
-        wanted = [(hook, _fetches(hook.before_run(context))) for hook in self._hooks]
+        wanted = [_fetches(hook.before_run(context)) for hook in self._hooks]
         result = step()
-        for hook, fetches in wanted:
+        for hook, fetches in zip(self._hooks, wanted, strict=True):
+            values = _NO_VALUES
             if hook.tensors is not None:
                 read = functools.partial(self._of_step, hook)
-                results = read if hook.reads_on_demand else read()
-            elif fetches is None or isinstance(fetches, keras.Variable):
-                results = self._fetched(fetches)
-            else:
-                results = self._values.map(self._fetched, fetches)
-            hook.after_run(context, SessionRunValues(results))
+                values = SessionRunValues(read if hook.reads_on_demand else read())
+            elif isinstance(fetches, keras.Variable):
+                values = SessionRunValues(self._fetched(fetches))
+            elif fetches is not None:
+                values = SessionRunValues(self._values.map(self._fetched, fetches))
+            hook.after_run(context, values)
         return result, context.stop_requested
 
     def end(self) -> None:
