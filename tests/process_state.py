@@ -14,7 +14,8 @@ import numpy as np
 import drumline as dl
 
 _LOGGERS = ("", "absl", "drumline", "jax", "tensorflow")
-_OF_THE_RUN = ("PYTEST_CURRENT_TEST",)
+_VARIABLES = ("DRUMLINE_", "JAX_", "KERAS_", "PYTHON", "TF_CONFIG", "XLA_")
+"""What names of environment variables begin with; libraries set others as they are imported."""
 
 
 def state() -> dict[str, Any]:
@@ -24,7 +25,7 @@ def state() -> dict[str, Any]:
     variables = {
         f"the environment variable {name}": value
         for name, value in os.environ.items()
-        if name not in _OF_THE_RUN
+        if name.startswith(_VARIABLES)
     }
     return {
         **loggers,

@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.soak import report
 from tests.soak.faults import plan
 from tests.soak.jobs import LOOPS, TOPOLOGIES, Job
-from tests.soak.record import Record, differing, tree_digest
+from tests.soak.record import Record, differing, read, tree_digest
 from tests.soak.runner import facilities, run
 
 JOBS_OF_A_KIND = 2
@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if all runs have ended as undisturbed."""
     options = _options().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # nothing is left
-    record = Record(options.resume, tree_digest(), options.seed)
+    written = read(options.resume)
+    tree = written[-1]["tree"] if options.report and written else tree_digest()
+    record = Record(options.resume, tree, options.seed)
     if not options.report:
         soak(record, options)
     lines = record.lines()
@@ -78,7 +80,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--faults", type=int, default=300, help="how many are to strike in all")
     parser.add_argument("--seed", type=int, default=0, help="what all that is random follows from")
     parser.add_argument("--resume", type=Path, required=True, help="the record, which is added to")
-    parser.add_argument("--report", action="store_true", help="only say what the record says")
+    says = "only say what the record says of the tree that it was written for last"
+    parser.add_argument("--report", action="store_true", help=says)
     parser.add_argument("--picture", type=Path, help="where to draw the time lost")
     parser.add_argument("--topology", nargs="+", choices=TOPOLOGIES, default=list(TOPOLOGIES))
     parser.add_argument("--loop", nargs="+", choices=LOOPS, default=list(LOOPS))

@@ -215,3 +215,12 @@ def test_a_disk_is_read_only_on_hosts_of_their_own_too(tmp_path: Path) -> None:
             assert writers[0].returncode != 0 and b"Read-only" in said
         writers[1].communicate(b"second\n")
         assert writers[1].returncode == 0 and (tmp_path / "here").read_text() == "second\n"
+
+
+def test_the_page_says_what_the_record_says() -> None:
+    folder = Path(__file__).parent
+    lines = record.read(folder / "record.jsonl")
+    assert len({line["tree"] for line in lines}) == 1 and report.defects(lines) == []
+    assert sum(len(line["faults"]) for line in lines if "run" in line) >= 300
+    page = (folder.parents[1] / "docs" / "checkpoints.md").read_text()
+    assert report.table(lines) in page
