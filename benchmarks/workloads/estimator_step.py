@@ -1,7 +1,7 @@
 """A training step of an Estimator beside the same model in a custom loop.
 
-Both do the same work: the custom loop, too, has each step's loss and counts its steps in a variable,
-as loops do that log and save. It neither looks at the losses nor has hooks and summaries.
+Both do the same work: the custom loop, too, has each step's loss and counts its steps in a
+variable, as loops do that log and save. It neither looks at losses nor has hooks and summaries.
 """
 
 from __future__ import annotations
