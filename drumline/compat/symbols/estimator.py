@@ -55,10 +55,8 @@ AREA = (
     ),
     *area(
         "drumline.compat.v1.estimators.former_premade",
-        {f"Former{name}": f"compat.v1.estimator.{name}" for name in _PREMADE},
-        differences={
-            f"Former{name}": f"{_OWN_NAMES}; a partitioner is refused" for name in _PREMADE
-        },
+        {name: f"compat.v1.estimator.{name}" for name in _PREMADE},
+        differences=dict.fromkeys(_PREMADE, f"{_OWN_NAMES}; a partitioner is refused"),
     ),
     *area(
         "drumline.compat.v1.estimators.premade",

@@ -6,6 +6,7 @@ Losses are summed over a batch, an optimizer's name means that of TensorFlow 1, 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -76,410 +77,52 @@ def _refuse(partitioner: Any) -> None:
         )
 
 
-class FormerLinearClassifier(premade.LinearClassifier, FormerEstimator):
-    """`LinearClassifier` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        feature_columns: Any,
-        model_dir: Any = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Any = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-        partitioner: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = SUM,
-        sparse_combiner: str = "sum",
-    ) -> None:
-        _refuse(partitioner)
-        premade.LinearClassifier.__init__(
-            self,
-            feature_columns,
-            model_dir,
-            n_classes,
-            weight_column,
-            label_vocabulary,
-            optimizer,
-            config,
-            warm_start_from,
-            loss_reduction,
-            sparse_combiner,
+def _signature(core: type[Any], partitioner: str) -> inspect.Signature:
+    """That of a class of ``tf.estimator``, with TensorFlow 1's defaults and its partitioner."""
+    found = [
+        each.replace(default=SUM) if each.name == "loss_reduction" else each
+        for each in inspect.signature(core.__init__).parameters.values()
+    ]
+    if partitioner:
+        config = [each.name for each in found].index("config")
+        # That of linear models stands behind the config, those of others before it.
+        added = inspect.Parameter(
+            partitioner, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Any
         )
+        found.insert(config + (partitioner == "partitioner"), added)
+    return inspect.Signature(found, return_annotation=None)
 
 
-class FormerLinearRegressor(premade.LinearRegressor, FormerEstimator):
-    """`LinearRegressor` of ``tf.estimator``, with TensorFlow 1's defaults."""
+def _former(core: type[Any], partitioner: str = "") -> type[Any]:
+    """A class of ``tf.estimator`` as TensorFlow 1 has it."""
+    signature = _signature(core, partitioner)
 
-    def __init__(
-        self,
-        feature_columns: Any,
-        model_dir: Any = None,
-        label_dimension: int = 1,
-        weight_column: Any = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-        partitioner: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = SUM,
-        sparse_combiner: str = "sum",
-    ) -> None:
-        _refuse(partitioner)
-        premade.LinearRegressor.__init__(
-            self,
-            feature_columns,
-            model_dir,
-            label_dimension,
-            weight_column,
-            optimizer,
-            config,
-            warm_start_from,
-            loss_reduction,
-            sparse_combiner,
-        )
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        _refuse(given.arguments.pop(partitioner, None))
+        core.__init__(**given.arguments)
+
+    about = {
+        "__doc__": f"`{core.__name__}` of ``tf.estimator``, with TensorFlow 1's defaults.",
+        "__module__": __name__,
+        "__init__": __init__,
+    }
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    return type(core.__name__, (core, FormerEstimator), about)
 
 
-class FormerLinearEstimator(premade.LinearEstimator, FormerEstimator):
-    """`LinearEstimator` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        head: Any,
-        feature_columns: Any,
-        model_dir: Any = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-        partitioner: Any = None,
-        sparse_combiner: str = "sum",
-        warm_start_from: Any = None,
-    ) -> None:
-        _refuse(partitioner)
-        premade.LinearEstimator.__init__(
-            self,
-            head,
-            feature_columns,
-            model_dir,
-            optimizer,
-            config,
-            sparse_combiner,
-            warm_start_from,
-        )
-
-
-class FormerDNNClassifier(premade.DNNClassifier, FormerEstimator):
-    """`DNNClassifier` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        hidden_units: Any,
-        feature_columns: Any,
-        model_dir: Any = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Any = None,
-        optimizer: Any = "Adagrad",
-        activation_fn: Any = "relu",
-        dropout: float | None = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = SUM,
-        batch_norm: bool = False,
-    ) -> None:
-        _refuse(input_layer_partitioner)
-        premade.DNNClassifier.__init__(
-            self,
-            hidden_units,
-            feature_columns,
-            model_dir,
-            n_classes,
-            weight_column,
-            label_vocabulary,
-            optimizer,
-            activation_fn,
-            dropout,
-            config,
-            warm_start_from,
-            loss_reduction,
-            batch_norm,
-        )
-
-
-class FormerDNNRegressor(premade.DNNRegressor, FormerEstimator):
-    """`DNNRegressor` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        hidden_units: Any,
-        feature_columns: Any,
-        model_dir: Any = None,
-        label_dimension: int = 1,
-        weight_column: Any = None,
-        optimizer: Any = "Adagrad",
-        activation_fn: Any = "relu",
-        dropout: float | None = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = SUM,
-        batch_norm: bool = False,
-    ) -> None:
-        _refuse(input_layer_partitioner)
-        premade.DNNRegressor.__init__(
-            self,
-            hidden_units,
-            feature_columns,
-            model_dir,
-            label_dimension,
-            weight_column,
-            optimizer,
-            activation_fn,
-            dropout,
-            config,
-            warm_start_from,
-            loss_reduction,
-            batch_norm,
-        )
-
-
-class FormerDNNEstimator(premade.DNNEstimator, FormerEstimator):
-    """`DNNEstimator` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        head: Any,
-        hidden_units: Any,
-        feature_columns: Any,
-        model_dir: Any = None,
-        optimizer: Any = "Adagrad",
-        activation_fn: Any = "relu",
-        dropout: float | None = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        warm_start_from: Any = None,
-        batch_norm: bool = False,
-    ) -> None:
-        _refuse(input_layer_partitioner)
-        premade.DNNEstimator.__init__(
-            self,
-            head,
-            hidden_units,
-            feature_columns,
-            model_dir,
-            optimizer,
-            activation_fn,
-            dropout,
-            config,
-            warm_start_from,
-            batch_norm,
-        )
-
-
-class FormerDNNLinearCombinedClassifier(premade.DNNLinearCombinedClassifier, FormerEstimator):
-    """`DNNLinearCombinedClassifier` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        model_dir: Any = None,
-        linear_feature_columns: Any = None,
-        linear_optimizer: Any = "Ftrl",
-        dnn_feature_columns: Any = None,
-        dnn_optimizer: Any = "Adagrad",
-        dnn_hidden_units: Any = None,
-        dnn_activation_fn: Any = "relu",
-        dnn_dropout: float | None = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Any = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = SUM,
-        batch_norm: bool = False,
-        linear_sparse_combiner: str = "sum",
-    ) -> None:
-        _refuse(input_layer_partitioner)
-        premade.DNNLinearCombinedClassifier.__init__(
-            self,
-            model_dir,
-            linear_feature_columns,
-            linear_optimizer,
-            dnn_feature_columns,
-            dnn_optimizer,
-            dnn_hidden_units,
-            dnn_activation_fn,
-            dnn_dropout,
-            n_classes,
-            weight_column,
-            label_vocabulary,
-            config,
-            warm_start_from,
-            loss_reduction,
-            batch_norm,
-            linear_sparse_combiner,
-        )
-
-
-class FormerDNNLinearCombinedRegressor(premade.DNNLinearCombinedRegressor, FormerEstimator):
-    """`DNNLinearCombinedRegressor` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        model_dir: Any = None,
-        linear_feature_columns: Any = None,
-        linear_optimizer: Any = "Ftrl",
-        dnn_feature_columns: Any = None,
-        dnn_optimizer: Any = "Adagrad",
-        dnn_hidden_units: Any = None,
-        dnn_activation_fn: Any = "relu",
-        dnn_dropout: float | None = None,
-        label_dimension: int = 1,
-        weight_column: Any = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        warm_start_from: Any = None,
-        loss_reduction: str = SUM,
-        batch_norm: bool = False,
-        linear_sparse_combiner: str = "sum",
-    ) -> None:
-        _refuse(input_layer_partitioner)
-        premade.DNNLinearCombinedRegressor.__init__(
-            self,
-            model_dir,
-            linear_feature_columns,
-            linear_optimizer,
-            dnn_feature_columns,
-            dnn_optimizer,
-            dnn_hidden_units,
-            dnn_activation_fn,
-            dnn_dropout,
-            label_dimension,
-            weight_column,
-            config,
-            warm_start_from,
-            loss_reduction,
-            batch_norm,
-            linear_sparse_combiner,
-        )
-
-
-class FormerDNNLinearCombinedEstimator(premade.DNNLinearCombinedEstimator, FormerEstimator):
-    """`DNNLinearCombinedEstimator` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        head: Any,
-        model_dir: Any = None,
-        linear_feature_columns: Any = None,
-        linear_optimizer: Any = "Ftrl",
-        dnn_feature_columns: Any = None,
-        dnn_optimizer: Any = "Adagrad",
-        dnn_hidden_units: Any = None,
-        dnn_activation_fn: Any = "relu",
-        dnn_dropout: float | None = None,
-        input_layer_partitioner: Any = None,
-        config: Any = None,
-        batch_norm: bool = False,
-        linear_sparse_combiner: str = "sum",
-    ) -> None:
-        _refuse(input_layer_partitioner)
-        premade.DNNLinearCombinedEstimator.__init__(
-            self,
-            head,
-            model_dir,
-            linear_feature_columns,
-            linear_optimizer,
-            dnn_feature_columns,
-            dnn_optimizer,
-            dnn_hidden_units,
-            dnn_activation_fn,
-            dnn_dropout,
-            config,
-            batch_norm,
-            linear_sparse_combiner,
-        )
-
-
-class FormerBaselineClassifier(premade.BaselineClassifier, FormerEstimator):
-    """`BaselineClassifier` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        model_dir: Any = None,
-        n_classes: int = 2,
-        weight_column: Any = None,
-        label_vocabulary: Any = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-        loss_reduction: str = SUM,
-    ) -> None:
-        premade.BaselineClassifier.__init__(
-            self,
-            model_dir,
-            n_classes,
-            weight_column,
-            label_vocabulary,
-            optimizer,
-            config,
-            loss_reduction,
-        )
-
-
-class FormerBaselineRegressor(premade.BaselineRegressor, FormerEstimator):
-    """`BaselineRegressor` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        model_dir: Any = None,
-        label_dimension: int = 1,
-        weight_column: Any = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-        loss_reduction: str = SUM,
-    ) -> None:
-        premade.BaselineRegressor.__init__(
-            self,
-            model_dir,
-            label_dimension,
-            weight_column,
-            optimizer,
-            config,
-            loss_reduction,
-        )
-
-
-class FormerBaselineEstimator(premade.BaselineEstimator, FormerEstimator):
-    """`BaselineEstimator` of ``tf.estimator``, with TensorFlow 1's defaults."""
-
-    def __init__(
-        self,
-        head: Any,
-        model_dir: Any = None,
-        optimizer: Any = "Ftrl",
-        config: Any = None,
-    ) -> None:
-        premade.BaselineEstimator.__init__(
-            self,
-            head,
-            model_dir,
-            optimizer,
-            config,
-        )
-
-
-for _kind in (
-    FormerLinearClassifier,
-    FormerLinearRegressor,
-    FormerLinearEstimator,
-    FormerDNNClassifier,
-    FormerDNNRegressor,
-    FormerDNNEstimator,
-    FormerDNNLinearCombinedClassifier,
-    FormerDNNLinearCombinedRegressor,
-    FormerDNNLinearCombinedEstimator,
-    FormerBaselineClassifier,
-    FormerBaselineRegressor,
-    FormerBaselineEstimator,
-):
-    _kind.__name__ = _kind.__qualname__ = _kind.__name__.removeprefix("Former")
+LinearClassifier = _former(premade.LinearClassifier, "partitioner")
+LinearRegressor = _former(premade.LinearRegressor, "partitioner")
+LinearEstimator = _former(premade.LinearEstimator, "partitioner")
+DNNClassifier = _former(premade.DNNClassifier, "input_layer_partitioner")
+DNNRegressor = _former(premade.DNNRegressor, "input_layer_partitioner")
+DNNEstimator = _former(premade.DNNEstimator, "input_layer_partitioner")
+DNNLinearCombinedClassifier = _former(
+    premade.DNNLinearCombinedClassifier, "input_layer_partitioner"
+)
+DNNLinearCombinedRegressor = _former(premade.DNNLinearCombinedRegressor, "input_layer_partitioner")
+DNNLinearCombinedEstimator = _former(premade.DNNLinearCombinedEstimator, "input_layer_partitioner")
+BaselineClassifier = _former(premade.BaselineClassifier)
+BaselineRegressor = _former(premade.BaselineRegressor)
+BaselineEstimator = _former(premade.BaselineEstimator)
