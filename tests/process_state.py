@@ -13,7 +13,7 @@ import numpy as np
 
 import drumline as dl
 
-_LOGGERS = ("", "absl", "drumline", "jax")
+_LOGGERS = ("", "drumline", "jax")
 _VARIABLES = ("DRUMLINE_", "JAX_", "KERAS_", "PYTHON", "TF_CONFIG", "XLA_")
 """What names of environment variables begin with; libraries set others as they are imported."""
 
