@@ -93,16 +93,9 @@ def process_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def quick_compilation() -> Iterator[None]:
-    """Spend no time on making programs fast that run a few milliseconds.
-
-    JAX keeps programs in memory by what they compute, and not by how they were compiled: those of
-    here would give other tests other bits.
-    """
-    jax.config.update("jax_disable_most_optimizations", True)
-    jax.clear_caches()
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-    jax.clear_caches()
+    """Spend no time on making programs fast that run a few milliseconds."""
+    with process_state.compiling_quickly():
+        yield
 
 
 @pytest.fixture(scope="session")

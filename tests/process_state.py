@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -50,6 +52,22 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         for name in sorted(before.keys() | after.keys())
         if before.get(name, absent) != after.get(name, absent)
     ]
+
+
+@contextlib.contextmanager
+def compiling_quickly() -> Iterator[None]:
+    """A block in which no time is spent on making programs fast.
+
+    JAX keeps programs in memory by what they compute, and not by how they were compiled: those of
+    the block would give other tests other bits.
+    """
+    jax.config.update("jax_disable_most_optimizations", True)
+    jax.clear_caches()
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+        jax.clear_caches()
 
 
 def _level(name: str) -> int:

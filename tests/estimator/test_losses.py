@@ -49,9 +49,17 @@ def looked_at(monkeypatch, patience, count, **options):
     return after
 
 
-def test_losses_of_short_steps_are_read_in_groups(monkeypatch):
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_losses_of_short_steps_are_read_in_groups(platform, monkeypatch):
+    """Where they are in memory one by one, and of an accelerator as one array."""
+    monkeypatch.setattr(losses, "_platform", lambda loss: platform)
+    made, together = [], losses._together
+    monkeypatch.setattr(
+        losses, "_together", lambda *each: made.append(len(each)) or together(*each)
+    )
     after = looked_at(monkeypatch, 1e9, 2 * GROUP + 3, same_everywhere=False)
     assert after == [0] * (2 * GROUP - 1) + [GROUP] * 4
+    assert made == ([GROUP] * 2 if platform == "gpu" else [])
 
 
 @pytest.mark.parametrize(("patience", "same_everywhere"), [(-1, False), (1e9, True)])

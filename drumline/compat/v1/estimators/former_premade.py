@@ -98,7 +98,10 @@ def _former(core: type[Any], partitioner: str = "") -> type[Any]:
     signature = _signature(core, partitioner)
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs)
+        try:
+            given = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{core.__name__}: {error}") from None
         given.apply_defaults()
         _refuse(given.arguments.pop(partitioner, None))
         core.__init__(**given.arguments)
@@ -108,7 +111,7 @@ def _former(core: type[Any], partitioner: str = "") -> type[Any]:
         "__module__": __name__,
         "__init__": __init__,
     }
-    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    vars(__init__)["__signature__"] = signature
     return type(core.__name__, (core, FormerEstimator), about)
 
 
