@@ -68,6 +68,13 @@ def test_claims_are_computed_and_name_what_is_slower() -> None:
     assert "2.50x" in processes and "3.50x" in processes and "14x" in processes
 
 
+def test_work_that_layers_do_again_counts_once() -> None:
+    again = [result(name, entry("tf.data", 90)) for name in highlights.LAYERS]
+    assert highlights.sentences([*some_results(), *again]) == highlights.sentences(some_results())
+    assert set(highlights.LAYERS) <= set(WORKLOADS)
+    assert len(highlights.compare(again)) == len(again), "the table has them"
+
+
 def test_figures_are_put_between_the_marks(tmp_path: Path) -> None:
     readme = f"# A\n\n{highlights.START}\nold\n{highlights.END}\n\n## B\n"
     (tmp_path / "README.md").write_text(readme)
