@@ -375,7 +375,7 @@ def test_unfinished_files_are_removed_when_a_manager_is_made(tmp_path: Path) -> 
 
 
 def test_old_logs_are_kept_quiet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.WARNING, "drumline")
     saved(tmp_path)
     assert Program(tmp_path).manager.restore_or_initialize()
     assert not caplog.records

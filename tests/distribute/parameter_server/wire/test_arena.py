@@ -255,7 +255,10 @@ def test_without_shared_memory_all_goes_by_the_network(
     server = TransportServer("127.0.0.1:0", handlers.table(), token=TOKEN)
     server.start()
     sent = [np.arange(100_000), np.arange(50_000)]
-    with caplog.at_level(logging.WARNING), Connection(server.address, token=TOKEN) as connection:
+    with (
+        caplog.at_level(logging.WARNING, "drumline"),
+        Connection(server.address, token=TOKEN) as connection,
+    ):
         for _ in range(3):
             for back, there in zip(connection.call("echo", {}, sent).arrays, sent, strict=True):
                 np.testing.assert_array_equal(back, there)
