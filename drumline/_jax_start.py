@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import operator
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -94,9 +95,23 @@ explicit_64_bits: Callable[[], contextlib.AbstractContextManager[object]] = func
 """A context in which a 64-bit type that is asked for by name is given."""
 
 
+_THREADS_VARIABLE = "PJRT_NPROC"
+_threads_when_made: list[tuple[Any, str | None]] = []
+
+
 def cpu_client() -> Any:
     """A client of XLA's with one CPU device, whose programs run in the thread that calls them."""
-    return xla_client.make_cpu_client(asynchronous=False, num_devices=1)
+    client = xla_client.make_cpu_client(asynchronous=False, num_devices=1)
+    _threads_when_made.append((client, os.environ.get(_THREADS_VARIABLE)))
+    return client
+
+
+def threads_of(client: Any) -> str | None:
+    """What the environment said of a CPU client's threads when it was made, if it said anything."""
+    for made, threads in _threads_when_made:
+        if made is client:
+            return threads
+    return os.environ.get(_THREADS_VARIABLE)
 
 
 def traces() -> bool:

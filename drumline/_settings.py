@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 CPU_KERNELS_VARIABLE = "DRUMLINE_CPU_KERNELS"
 LARGE_BUFFERS_VARIABLE = "DRUMLINE_LARGE_BUFFERS"
+CACHE_VARIABLE = "DRUMLINE_COMPILATION_CACHE"
 
 CPU_KERNELS = (
     "max_pool_gradient",
@@ -75,6 +77,13 @@ def chosen_buffers(value: str | None) -> bool:
             "CPU from call to call, or to 0 (the default) to leave them to the C library."
         )
     return text == "1"
+
+
+def cache_directory() -> str:
+    """Where compiled programs are kept unless another directory is named: in the user's cache."""
+    caches = os.environ.get("XDG_CACHE_HOME")
+    base = Path(caches) if caches else Path.home() / ".cache"
+    return str(base / "drumline" / "compilation")
 
 
 cpu_kernels: tuple[str, ...] = chosen_kernels(os.environ.get(CPU_KERNELS_VARIABLE))

@@ -9,6 +9,7 @@ which import them in turn, it is done when the outermost of these is over.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -82,6 +83,10 @@ def _jax_is_imported() -> None:
         from drumline import cpu_kernels
 
         cpu_kernels.install(_settings.cpu_kernels)
+    if _settings.CACHE_VARIABLE in os.environ or "drumline.config.cache" in sys.modules:
+        from drumline.config import cache
+
+        cache.jax_is_imported()
 
 
 def _keras_is_imported() -> None:

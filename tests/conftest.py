@@ -17,7 +17,7 @@ import jax
 import pytest
 from hypothesis import HealthCheck, settings
 
-from drumline.distribute.process_group.jax_internals import write_cache_from_every_process
+from drumline.config.jax_internals import write_cache_from_every_process
 from tests import process_state
 
 CPU_DEVICES = 4

@@ -12,6 +12,7 @@ import pytest
 import drumline as dl
 
 MODULES = (
+    "drumline.config.cache",
     "drumline.config.report",
     "drumline.config.settings",
     "drumline.data.dataset",

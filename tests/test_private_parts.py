@@ -16,6 +16,7 @@ from drumline import _jax_start
 PACKAGE = Path(drumline.__file__).parent
 ADAPTERS = (
     "_jax_start.py",
+    "config/jax_internals.py",
     "cpu_kernels/jax_internals.py",
     "distribute/process_group/jax_internals.py",
     "training/jax_internals.py",

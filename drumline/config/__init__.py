@@ -4,6 +4,11 @@ Settings are made before what they concern is used, by a call here or by an envi
 `report` lists what drumline has changed in Keras, in JAX and in the process.
 """
 
+from drumline.config.cache import (
+    CompilationCacheInfo,
+    compilation_cache,
+    compilation_cache_info,
+)
 from drumline.config.devices import (
     LogicalDeviceConfiguration,
     functions_run_eagerly,
@@ -23,7 +28,10 @@ from drumline.config.settings import (
 
 __all__ = [
     "ChangeReport",
+    "CompilationCacheInfo",
     "LogicalDeviceConfiguration",
+    "compilation_cache",
+    "compilation_cache_info",
     "cpu_kernels",
     "functions_run_eagerly",
     "list_logical_devices",

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import re
 
-import jax
-
 from drumline import config
-from drumline._changes import note, set_variable
+from drumline._changes import set_variable
+from drumline.config import cache
 from drumline.distribute.process_group import jax_internals
 
 CPU_DEVICES_VARIABLE = "DRUMLINE_CPU_DEVICES"
-CACHE_VARIABLE = "DRUMLINE_COMPILATION_CACHE"
 _COLLECTIVE_TIMEOUT = "--xla_cpu_collective_timeout_seconds"
 _XLAS_LIMIT_SECONDS = 1800
 
@@ -32,16 +30,7 @@ def apply_launcher_settings() -> None:
                 f"of a process; got {devices!r}"
             )
         config.set_logical_devices("cpu", int(devices))
-    cache = os.environ.get(CACHE_VARIABLE)
-    if cache:
-        jax.config.update("jax_compilation_cache_dir", cache)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        note(
-            "JAX",
-            "jax.config.jax_compilation_cache_dir and jax_persistent_cache_min_compile_time_secs",
-            f"{CACHE_VARIABLE} names a cache of compiled programs that processes share",
-            f"{CACHE_VARIABLE} unset",
-        )
+    cache.jax_is_imported()  # the variable may have been set since
 
 
 def collective_limit_seconds() -> int:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
 import mmap
-import os
-import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,21 +17,17 @@ from drumline._forks import never_freed
 from drumline._jax_start import require, require_parameters, unsupported
 
 try:
-    from jax._src import compilation_cache, compiler, distributed, xla_bridge
-    from jax._src.lru_cache import LRUCache
+    from jax._src import distributed, xla_bridge
     from jaxlib import _jax
 except ImportError as error:
     raise unsupported(str(error)) from error
 
-require(compilation_cache, "get_file_cache", "put_executable_and_time", "reset_cache")
-require(compiler, "_cache_write")
 require(distributed, "global_state")
 for _name in ("client", "service", "coordinator_address", "process_id", "num_processes"):
     require(distributed, f"global_state.{_name}")
 require(_jax, "get_distributed_runtime_client", "get_distributed_runtime_service")
 require(_jax, "make_gloo_tcp_collectives")
 require(xla_bridge, "_backend_factories", "make_cpu_client")
-require(LRUCache, "put")
 
 _state = distributed.global_state
 _SERVICE_OPTION = "recoverable: " in str(_jax.get_distributed_runtime_service.__doc__)
@@ -141,67 +133,4 @@ def xla_knows_flag(flag: str) -> bool:
     return False
 
 
-def write_cache_from_every_process() -> None:
-    """Let every process write the compilation cache, atomically, and not process 0 alone.
-
-    On CPUs the keys differ from process to process, so that what process 0 writes serves no other.
-    """
-    compiler._cache_write = _write_compiled
-    compilation_cache.get_file_cache = _shared_cache
-    compilation_cache.reset_cache()
-
-
-def _write_compiled(
-    cache_key: str,
-    compile_time_secs: float,
-    module_name: str,
-    backend: Any,
-    executable: Any,
-    host_callbacks: Sequence[Any] = (),  # given until jax 0.10
-) -> None:
-    if host_callbacks:
-        return
-    if compile_time_secs < jax.config.values["jax_persistent_cache_min_compile_time_secs"]:
-        return
-    try:
-        compilation_cache.put_executable_and_time(
-            cache_key, module_name, executable, backend, int(compile_time_secs)
-        )
-    except Exception as error:
-        if jax.config.values["jax_raise_persistent_cache_errors"]:
-            raise
-        warnings.warn(
-            f"The compilation cache could not take {module_name!r}: {error}", stacklevel=2
-        )
-
-
-def _shared_cache(path: str) -> tuple[Any, str]:
-    max_size: int = jax.config.values["jax_compilation_cache_max_size"]
-    return _AtomicCache(path, max_size=max_size), path
-
-
-class _AtomicCache(LRUCache):
-    """JAX's cache of files, of which no process ever reads half an entry."""
-
-    def put(self, key: str, value: bytes) -> None:
-        if self.eviction_enabled or "://" in str(self.path):
-            super().put(key, value)  # a lock file guards these, or the store is atomic itself
-            return
-        entry = Path(str(self.path)) / f"{key}-cache"
-        if entry.exists():
-            return
-        with tempfile.NamedTemporaryFile(dir=entry.parent, prefix=".part-", delete=False) as part:
-            part.write(value)
-        os.replace(part.name, entry)
-
-
-def _without_defaults(function: Any) -> list[str]:
-    taken = inspect.signature(function).parameters.items()
-    return [name for name, parameter in taken if parameter.default is parameter.empty]
-
-
-_called_with = set(inspect.signature(compiler._cache_write).parameters)
-require_parameters(compiler._cache_write, *_without_defaults(_write_compiled))
-if _unknown := _called_with - set(inspect.signature(_write_compiled).parameters):
-    raise unsupported(f"compiler._cache_write without the parameters {sorted(_unknown)}")
 require_parameters(xla_bridge.make_cpu_client, "collectives")

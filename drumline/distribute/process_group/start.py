@@ -14,6 +14,7 @@ from jax.experimental import multihost_utils
 from drumline import _addresses
 from drumline._forks import at_exit
 from drumline._jax_start import jax_has_started
+from drumline.config.jax_internals import write_cache_from_every_process
 from drumline.distribute.process_group import environment, jax_internals, shm_all_reduce
 from drumline.distribute.process_group.control_channel import ControlChannel
 from drumline.distribute.process_group.coordination import KeyValueStore
@@ -190,7 +191,7 @@ def _join(
     group: ProcessGroup, meeting: Rendezvous, heartbeat: int, initialization: int
 ) -> Membership:
     jax_internals.listen_on(_addresses.split(group.addresses[group.process_index])[0])
-    jax_internals.write_cache_from_every_process()
+    write_cache_from_every_process()
     client = jax_internals.connect(
         group.addresses[0],
         group.num_processes,

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from drumline import _settings
+
 _USAGE_ERROR = 2
 _MANY_HOSTS = "Several hosts"
 _OUTPUT = "Output"
@@ -161,9 +163,5 @@ def launch(
 
 def _cache_directory() -> str:
     """The user's own choice in the environment, or a directory in the user's cache."""
-    chosen = os.environ.get("DRUMLINE_COMPILATION_CACHE")
-    if chosen:
-        return chosen  # a path or a URL, as JAX takes it
-    caches = os.environ.get("XDG_CACHE_HOME")
-    base = Path(caches) if caches else Path.home() / ".cache"
-    return str(base / "drumline" / "compilation")
+    chosen = os.environ.get(_settings.CACHE_VARIABLE)
+    return chosen or _settings.cache_directory()

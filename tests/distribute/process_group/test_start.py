@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,7 +22,6 @@ from drumline.distribute.cluster_resolver import (
     SimpleClusterResolver,
     TFConfigClusterResolver,
 )
-from drumline.distribute.process_group import jax_internals
 from drumline.distribute.process_group.control_channel import RendezvousChannel
 from drumline.distribute.process_group.group import group_of
 from drumline.distribute.process_group.peers import LocalProcess
@@ -298,11 +296,3 @@ def test_the_default_resolver_s_cluster(monkeypatch: pytest.MonkeyPatch) -> None
     group = group_of(TFConfigClusterResolver())
     assert group.describe(0) == "worker:0 ([::1]:1)"
     assert group.process_index == 1
-
-
-def test_half_a_cache_entry_is_never_seen(tmp_path: Path) -> None:
-    cache, _ = jax_internals._shared_cache(str(tmp_path))
-    cache.put("key", b"compiled")
-    cache.put("key", b"again")
-    assert cache.get("key") == b"compiled"
-    assert [path.name for path in tmp_path.iterdir()] == ["key-cache"]
