@@ -10,7 +10,7 @@ the values of its replicas.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -124,7 +124,9 @@ class ReplicaArrays:
     """Places arrays on the devices of a strategy's replicas, and computes there.
 
     A strategy says which devices and shardings these are (`Strategy.replica_devices`,
-    `Strategy.variable_sharding`); steps, inputs and reductions place their arrays here.
+    `Strategy.sharding_of`, `Strategy.variable_sharding`); steps, inputs and reductions place their
+    arrays here. Where variables live on other devices than replicas run on, programs take copies
+    on the replicas' devices, and what they leave returns to where the variables live.
 
     Args:
         strategy: the strategy, asked each time, since a subclass may override its answers.
@@ -134,15 +136,72 @@ class ReplicaArrays:
         self._strategy = strategy
 
     @property
+    def variables_away(self) -> bool:
+        """Whether variables live on other devices than this process's replicas run on."""
+        devices = set(self._strategy.local_replica_devices)
+        return self._strategy.variable_sharding.device_set != devices
+
+    @property
+    def local_sharding(self) -> Sharding:
+        """Where this process's replicas find what is the same for all of them.
+
+        That is where variables live, unless it is on other devices than the replicas'.
+        """
+        return self._on_devices(
+            self._strategy.variable_sharding, self._strategy.local_replica_devices
+        )
+
+    @property
     def program_sharding(self) -> Sharding:
-        """Where a program that runs on all replicas finds variables, and leaves them."""
+        """Where a program that runs on all replicas finds what is the same for all of them."""
         if self._strategy.spans_processes:
             return copies_on(self._strategy.replica_devices)
-        return self._strategy.variable_sharding
+        return self.local_sharding
 
-    def for_program(self, value: jax.Array) -> jax.Array:
-        """Return a `value` placed as variables are as a program on all replicas takes it."""
-        return to_global_array(value, self.program_sharding)
+    def program_sharding_of(self, variable: Any) -> Sharding:
+        """Where a program that runs on all replicas finds `variable`, and leaves it."""
+        devices = self._strategy.replica_devices
+        if self._strategy.spans_processes:
+            return copies_on(devices)
+        return self._on_devices(self._strategy.sharding_of(variable), devices)
+
+    def _on_devices(self, sharding: Sharding, devices: tuple[jax.Device, ...]) -> Sharding:
+        return sharding if sharding.device_set == set(devices) else copies_on(devices)
+
+    def moves(self, variables: Iterable[Any]) -> bool:
+        """Whether a program on all replicas takes any of `variables` otherwise than it lives.
+
+        With several processes always: a program takes global arrays.
+        """
+        of, program = self._strategy.sharding_of, self.program_sharding_of
+        return self._strategy.spans_processes or any(of(v) != program(v) for v in variables)
+
+    def for_program(self, value: jax.Array, variable: Any = None) -> jax.Array:
+        """Return `value` as a program on all replicas takes it.
+
+        Args:
+            value: placed as variables are.
+            variable: whose value it is; None for what is the same for all replicas.
+        """
+        if variable is None or self._strategy.spans_processes:
+            sharding = self.program_sharding
+        else:
+            sharding = self.program_sharding_of(variable)
+        if sharding.is_fully_addressable and value.sharding.device_set != sharding.device_set:
+            return _moved(value, sharding)
+        return to_global_array(value, sharding)
+
+    def from_program(self, value: Any, variable: Any) -> Any:
+        """Return what a program on all replicas left of `variable` as the variable holds it."""
+        value = to_local_array(value)
+        if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+            return value
+        if getattr(variable, "has_copies", False):  # a value for each replica, on its device
+            return value
+        sharding = self._strategy.sharding_of(variable)
+        if not value.is_fully_addressable or value.sharding.device_set == sharding.device_set:
+            return value
+        return _moved(value, sharding)
 
     def compute(self, fn: Callable[..., Any], options: tuple[Any, ...], operand: Any) -> Any:
         """Evaluate ``fn(*options, operand)`` to an array that lies where variables do.
@@ -164,11 +223,19 @@ class ReplicaArrays:
             operand = self.place_everywhere(operand)
         self._strategy._in_flight.wait()
         over_all = not isinstance(operand, tuple) and not operand.is_fully_addressable
-        sharding = self.program_sharding if over_all else self._strategy.variable_sharding
+        sharding = self.program_sharding if over_all else self.local_sharding
         ops = self._gathering(operand) if over_all else None
         result = _compiled(fn, options, sharding, ops)(operand)
         self._strategy._in_flight.started(result)
-        return jax.tree.map(to_local_array, result)
+        return jax.tree.map(self._with_variables, result)
+
+    def _with_variables(self, value: jax.Array) -> jax.Array:
+        """What replicas computed where variables live, so that both can be used together."""
+        value = to_local_array(value)
+        home = self._strategy.variable_sharding
+        if not value.is_fully_addressable or value.sharding.device_set == home.device_set:
+            return value
+        return _moved(value, home)
 
     def _gathering(self, stacked: jax.Array) -> CrossDeviceOps | None:
         """What brings the rows of ``(replicas, ...)`` together; None for XLA's own way."""
@@ -193,15 +260,25 @@ class ReplicaArrays:
         own = [values[index] for index in self._strategy.local_replica_ids]
         return joined_rows(own, self._strategy.mesh)
 
-    def place_variable(self, value: jax.typing.ArrayLike) -> jax.Array:
-        """Return `value` placed where this strategy's variables live; no copy if it is there.
+    def place_variable(self, value: jax.typing.ArrayLike, variable: Any) -> jax.Array:
+        """Return `value` placed where `variable` lives; no copy if it is there.
 
         Raises:
             ValueError: if it is divided between processes.
         """
+        return self._placed(value, self._strategy.sharding_of(variable))
+
+    def place_replicated(self, value: jax.typing.ArrayLike) -> jax.Array:
+        """Return `value` where each of this process's replicas finds it; no copy if it is there.
+
+        Raises:
+            ValueError: if it is divided between processes.
+        """
+        return self._placed(value, self.local_sharding)
+
+    def _placed(self, value: jax.typing.ArrayLike, sharding: Sharding) -> jax.Array:
         value = to_local_array(value)
         require_fits(value, "An array that goes to the devices", KEEP_64_BITS)
-        sharding = self._strategy.variable_sharding
         if isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer):
             if value.sharding == sharding and value.committed:
                 return value
@@ -219,10 +296,17 @@ class ReplicaArrays:
         return shard(copies, self._strategy.mesh)
 
     def place_everywhere(self, tree: Any) -> Any:
+        """Return a pytree with its arrays where each replica finds them, and the rest as it is."""
+        return self._placed_tree(tree, self.local_sharding)
+
+    def place_with_variables(self, tree: Any) -> Any:
         """Return a pytree with its arrays where variables live, and the rest as it is."""
+        return self._placed_tree(tree, self._strategy.variable_sharding)
+
+    def _placed_tree(self, tree: Any, sharding: Sharding) -> Any:
         return jax.tree.map(
             lambda leaf: (
-                self.place_variable(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf
+                self._placed(leaf, sharding) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf
             ),
             tree,
         )
@@ -230,8 +314,8 @@ class ReplicaArrays:
     def known_everywhere(self, tree: Any) -> Any:
         """Return a pytree with what is divided between processes gathered on the devices of each.
 
-        Of a `PerReplica` this process then has the values of all replicas. All processes call this
-        together.
+        Outside of programs it lies where variables do. Of a `PerReplica` this process then has the
+        values of all replicas. All processes call this together.
         """
 
         def whole(node: Any) -> Any:
@@ -244,12 +328,41 @@ class ReplicaArrays:
                 carried = {n: row for n, row in enumerate(rows) if n not in node.replicas}
                 return PerReplica([rows[n] for n in node.replicas], node.replicas, carried)
             if not _divided(node):
-                return node
+                together = self.variables_away and isinstance(node, jax.Array)
+                eager = together and not is_staged(current_trace())
+                return self.place_with_variables(node) if eager else node
             if is_staged(current_trace()):  # for shapes alone: a program is given what it reads
                 return jax.numpy.zeros(node.shape, node.dtype)
             return self.compute(_whole, (), node)
 
         return jax.tree.map(whole, tree, is_leaf=lambda node: isinstance(node, PerReplica))
+
+
+def _moved(value: jax.Array, sharding: Sharding) -> jax.Array:
+    """An array on other devices: at once, also where a trace reads a variable."""
+    with jax.ensure_compile_time_eval():
+        return jax.device_put(value, sharding)
+
+
+class RepeatedMoves:
+    """Moves the values of variables, and returns what it moved last while a value is the same.
+
+    A step that only reads a variable, run again and again, so transfers it once.
+
+    Args:
+        move: ``move(value, variable)``, as `ReplicaArrays.for_program`.
+    """
+
+    def __init__(self, move: Callable[[Any, Any], Any]) -> None:
+        self._move = move
+        self._last: dict[int, tuple[Any, Any]] = {}
+
+    def __call__(self, value: Any, variable: Any) -> Any:
+        before, moved = self._last.get(id(variable), (None, None))
+        if before is not value or moved.is_deleted():
+            moved = self._move(value, variable)
+            self._last[id(variable)] = value, moved
+        return moved
 
 
 def _divided(value: Any) -> bool:

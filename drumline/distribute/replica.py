@@ -423,7 +423,7 @@ def put_in_force(strategy: Strategy | None) -> None:
         )
     if _in_force is None:
         _device_before = jax.config.jax_default_device  # type: ignore[attr-defined]
-    device = None if strategy is None else strategy.local_replica_devices[0]
+    device = None if strategy is None else strategy._default_device
     first = device is None or device == jax.local_devices()[0]
     jax.config.update("jax_default_device", _device_before if first else device)
     _in_force = strategy
@@ -470,7 +470,7 @@ def enter_scope(strategy: Strategy) -> Iterator[Strategy]:
         )
     token = _entered.set(strategy)
     try:
-        with default_device(strategy.local_replica_devices[0]):
+        with default_device(strategy._default_device):
             yield strategy
     finally:
         _entered.reset(token)

@@ -59,8 +59,9 @@ class Strategy:
     Follows ``tf.distribute.Strategy``. Users make one of the subclasses: `OneDeviceStrategy`,
     `MirroredStrategy`, `MultiWorkerMirroredStrategy` or `ParameterServerStrategy`.
 
-    A custom strategy overrides the answer that differs: `variable_sharding` (over the devices of
-    `replica_devices`), `replica_devices` or `all_reduce`.
+    A custom strategy overrides the answer that differs: `variable_sharding` (which may be on other
+    devices than the replicas'), `sharding_of` (where one variable lives), `replica_devices` or
+    `all_reduce`.
 
     Args:
         devices: the devices on which replicas run, one replica each, as accepted by
@@ -135,6 +136,26 @@ class Strategy:
             (True, 2)
         """
         return global_arrays.copies_on(self.local_replica_devices)
+
+    def sharding_of(self, variable: Any) -> Sharding:
+        """Where `variable` lives: by default `variable_sharding`, alike for all variables.
+
+        A program that runs on the replicas takes the variable as it lies if that is on the
+        replicas' devices, else as a copy on each of them; what it writes returns to where the
+        variable lives. A `Variable` with ``ON_READ`` has a value for each replica, which lies on
+        that replica's device; it is not asked for here.
+
+        Args:
+            variable: one of Keras's, or a `Variable`, which may have no value yet.
+
+        Example:
+            >>> strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+            >>> with strategy.scope():
+            ...     kernel = dl.Variable(0.0)
+            >>> strategy.sharding_of(kernel) == strategy.variable_sharding
+            True
+        """
+        return self.variable_sharding
 
     def all_reduce(self, op: ReduceOp | str, value: Any) -> Any:
         """Reduce the replicas' values of a pytree; every replica gets the result.
@@ -577,6 +598,11 @@ class Strategy:
                 f"  values are reduced: {self._describe_reduction()}",
             ]
         )
+
+    @property
+    def _default_device(self) -> jax.Device:
+        """Where what is on no device yet goes in the scope, as values of new variables."""
+        return self.local_replica_devices[0]
 
     @property
     def _step_timeout_seconds(self) -> float | None:

@@ -9,7 +9,7 @@ import contextlib
 import enum
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -66,6 +66,11 @@ def bind_to_strategy(variable: KerasVariable, strategy: Strategy) -> None:
         # Now, also where the step is part of a trace: what is placed is the variable's own array.
         with jax.ensure_compile_time_eval():
             variable._direct_assign(variable._value)
+
+
+def _is_apart(owner: Strategy | None) -> TypeGuard[Strategy]:
+    """Whether replicas' values lie on devices on which the owner's variables do not all live."""
+    return owner is not None and (owner.spans_processes or owner._arrays.variables_away)
 
 
 class VariableSynchronization(enum.Enum):
@@ -180,7 +185,7 @@ class Variable(keras.Variable):
     def _aggregate_of_copies(self) -> Any:
         copies = self._all_copies()
         owner = strategy_of_variable(self)
-        if owner is not None and owner.spans_processes and in_program_merge() is None:
+        if _is_apart(owner) and in_program_merge() is None:
             return owner._arrays.compute(_aggregate, (self._aggregation, self.path), copies)
         return _aggregate(self._aggregation, self.path, copies)
 
@@ -194,7 +199,7 @@ class Variable(keras.Variable):
             return (self.value,)
         copies = self._all_copies()
         owner = strategy_of_variable(self)
-        if owner is not None and owner.spans_processes and in_program_merge() is None:
+        if _is_apart(owner) and in_program_merge() is None:
             return PerReplica.of_stacked(copies).values
         return tuple(copies)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
@@ -103,6 +104,12 @@ _GROUPS = (
     "optimizer_variables",
     "metrics_variables",
 )
+TRAIN_STATE = _GROUPS
+"""What a training step takes and gives of a model."""
+TEST_STATE = (*_GROUPS[:2], _GROUPS[3])
+"""What a step of `evaluate` takes and gives."""
+PREDICT_STATE = _GROUPS[:2]
+"""What a step of `predict` takes and gives."""
 
 
 def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,7 +123,7 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is not None and not isinstance(value, jax.core.Tracer):
             copies = getattr(self, "has_copies", False)
             arrays = strategy._arrays
-            value = arrays.place_copies(value) if copies else arrays.place_variable(value)
+            value = arrays.place_copies(value) if copies else arrays.place_variable(value, self)
         return assign(self, value)
 
     return assign_placed
@@ -131,16 +138,21 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
 
     def get_placed_state(self: keras.Model, **groups: Any) -> Any:
         purge = groups.get("purge_model_variables", False)
+        names = [name for name in _GROUPS if groups.get(name)]
         strategy = strategy_of(self)
         if strategy is not None and strategy.spans_processes:
-            broadcast_initial_values(strategy, _variables(self, groups))
+            variables = itertools.chain.from_iterable(state_variables(self, names))
+            broadcast_initial_values(strategy, list(variables))
         with signals_held_back if purge else contextlib.nullcontext():
             state = _with_step_variables(self, groups, get_state(self, **groups))
             if strategy is not None:
-                state = tuple([_placed(strategy, value) for value in part] for part in state)
+                members = state_variables(self, names)
+                state = tuple(
+                    [_placed(strategy, *each) for each in zip(part, variables, strict=True)]
+                    for part, variables in zip(state, members, strict=True)
+                )
             if purge:
                 note_taken_values(self)
-                names = [name for name in _GROUPS if groups.get(name)]
                 self._jax_state = dict(zip(names, state, strict=True))
                 self._jax_state_synced = False
             elif self._jax_state_synced:
@@ -204,12 +216,18 @@ def set_step_variables(model: keras.Model, variables: list[Any]) -> None:
     vars(model)[_STEP_VARIABLES] = list(variables)
 
 
-def _placed(strategy: Strategy, value: Any) -> jax.Array:
-    return strategy._arrays.for_program(strategy._arrays.place_variable(value))
+def _placed(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
+    placed = strategy._arrays.place_variable(value, variable)
+    return strategy._arrays.for_program(placed, variable)
 
 
-def _variables(model: keras.Model, groups: dict[str, Any]) -> list[Any]:
-    """The variables of the groups of a model's state that are asked for."""
+def state_variables(model: keras.Model, groups: Collection[str]) -> list[list[Any]]:
+    """The variables of a model's state, a list for each group, in the order of the state.
+
+    Args:
+        model: the model.
+        groups: their names, as ``_get_jax_state`` calls them.
+    """
     optimizer = getattr(model, "optimizer", None)
     members = {
         "trainable_variables": model.trainable_variables,
@@ -217,7 +235,24 @@ def _variables(model: keras.Model, groups: dict[str, Any]) -> list[Any]:
         "optimizer_variables": [] if optimizer is None else optimizer.variables,
         "metrics_variables": model.metrics_variables,
     }
-    return [variable for name in _GROUPS if groups.get(name) for variable in members[name]]
+    return [members[name] for name in _GROUPS if name in groups]
+
+
+def state_sharding(model: keras.Model, strategy: Strategy, groups: Collection[str]) -> Any:
+    """Where a step on all replicas finds a model's state: one sharding, or one for each variable.
+
+    Args:
+        model: the model.
+        strategy: its strategy.
+        groups: see `state_variables`.
+    """
+    everywhere = strategy._arrays.program_sharding
+    each = [
+        list(map(strategy._arrays.program_sharding_of, variables))
+        for variables in state_variables(model, groups)
+    ]
+    alike = all(sharding == everywhere for group in each for sharding in group)
+    return everywhere if alike else tuple(each)
 
 
 def create_eagerly(init: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ from drumline.keras import internals
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
 from drumline.keras.resuming.input_position import position_in
-from drumline.keras.state import note_state, strategy_of
+from drumline.keras.state import PREDICT_STATE, TEST_STATE, note_state, strategy_of
 from drumline.keras.step.train_step import (
     GlobalBatchStep,
     TrainStep,
@@ -102,7 +102,9 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
             with _delivering(self, "test_step"):
                 return make(self, force)
         if self.test_function is None or force:
-            step = _one_form(self, "test_step", GlobalBatchStep(self.test_step, strategy))
+            step = _one_form(
+                self, "test_step", GlobalBatchStep(self.test_step, self, TEST_STATE, strategy)
+            )
             step = limit_in_flight(step, strategy)
             self.test_function = self._make_function(step)
         return None
@@ -119,7 +121,7 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
             return make(self, force)
         if self.predict_function is None or force:
             step: Callable[..., Any] = GlobalBatchStep(
-                _predict_step(self), strategy, sharded_outputs=True
+                _predict_step(self), self, PREDICT_STATE, strategy, sharded_outputs=True
             )
             step = limit_in_flight(step, strategy)
             self.predict_function = self._make_function(step, concatenate_outputs=True)

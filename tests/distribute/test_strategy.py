@@ -92,9 +92,9 @@ def test_steps_run_on_the_device_in_a_scope_and_out_of_it(eagerly: bool) -> None
 
 def test_variables_are_placed_once() -> None:
     strategy = MirroredStrategy(["cpu:1", "cpu:2"])
-    placed = strategy._arrays.place_variable(np.arange(3.0))
+    placed = strategy._arrays.place_replicated(np.arange(3.0))
     assert placed.sharding.device_set == set(jax.devices("cpu")[1:3])
-    assert strategy._arrays.place_variable(placed) is placed
+    assert strategy._arrays.place_replicated(placed) is placed
 
 
 def test_descriptions() -> None:
@@ -178,3 +178,36 @@ def test_the_older_name_takes_the_communication_first() -> None:
     assert isinstance(strategy.cross_device_ops, distribute.RingAllReduce)
     assert strategy.cluster_resolver.task_type is None and strategy.num_processes == 1
     strategy.barrier()
+
+
+class OneVariableApart(MirroredStrategy):
+    """Large variables live on a device of their own."""
+
+    def sharding_of(self, variable: Any) -> Any:
+        if variable.shape == (6,):
+            return jax.sharding.SingleDeviceSharding(jax.devices()[3])
+        return super().sharding_of(variable)
+
+
+def test_where_a_variable_lives_is_an_answer_for_each() -> None:
+    devices = ["cpu:0", "cpu:1"]
+    trained = []
+    for strategy in (MirroredStrategy(devices), OneVariableApart(devices)):
+        with strategy.scope():
+            large = dl.Variable(np.arange(6, dtype=np.float32), aggregation="mean")
+            small = dl.Variable(np.float32(2), aggregation="mean")
+            read = dl.Variable(np.ones(6, np.float32), aggregation="mean")
+
+        def step(x: Any, large: Any = large, small: Any = small, read: Any = read) -> Any:
+            large.assign_add(x * small * read)
+            small.assign_add(jnp.sum(large.value) * 0.01)
+            return jnp.sum(large.value)
+
+        values = strategy.per_replica([np.full(6, 0.1, np.float32), np.full(6, 0.7, np.float32)])
+        losses = [float(strategy.reduce("SUM", strategy.run(step, (values,)))) for _ in range(2)]
+        large.assign(np.asarray(large.value) / 2)
+        losses.append(float(strategy.reduce("SUM", strategy.run(step, (values,)))))
+        trained.append((losses, np.asarray(large.value).tolist(), float(small.value)))
+    assert trained[0] == trained[1]
+    assert large.value.devices() == read.value.devices() == {jax.devices()[3]}
+    assert small.value.devices() == set(jax.devices()[:2])

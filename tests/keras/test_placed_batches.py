@@ -19,7 +19,7 @@ Place = Callable[[Strategy, np.ndarray], Any]
 
 
 def _on_replicas(strategy: Strategy, x: np.ndarray) -> Any:
-    return strategy._arrays.place_variable(x)
+    return strategy._arrays.place_replicated(x)
 
 
 def _cut(strategy: Strategy, x: np.ndarray) -> Any:
@@ -179,8 +179,8 @@ def test_a_dictionary_of_placed_inputs_and_class_weights() -> None:
     strategy = MirroredStrategy(["cpu:0", "cpu:1"])
     with strategy.scope():
         model = build()
-    inputs = {"a": strategy._arrays.place_variable(x), "b": _on_another_device(strategy, x)}
+    inputs = {"a": strategy._arrays.place_replicated(x), "b": _on_another_device(strategy, x)}
     loss = model.train_on_batch(
-        inputs, strategy._arrays.place_variable(labels), class_weight={0: 1.0, 1: 3.0}
+        inputs, strategy._arrays.place_replicated(labels), class_weight={0: 1.0, 1: 3.0}
     )
     np.testing.assert_allclose(loss, expected, rtol=1e-5)

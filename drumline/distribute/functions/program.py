@@ -59,7 +59,7 @@ def brought_together(arrays: Sequence[Any], variables: Sequence[Variable]) -> li
     if all(array.sharding.device_set == devices.keys() for array in fixed):
         return list(arrays)
     everywhere = tuple(devices)
-    local = copies_on(own_devices(everywhere)) if owner is None else owner.variable_sharding
+    local = copies_on(own_devices(everywhere)) if owner is None else owner._arrays.local_sharding
     spans = own_devices(everywhere) != everywhere
 
     def brought(array: Any) -> Any:
@@ -194,7 +194,7 @@ class FunctionProgram(WholeProgram):
         return scope
 
     def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
-        if self._first_trace is not None and self._span is None:
+        if self._first_trace is not None and not self._spans_processes:
             variables = [*self.written, *self.read]
             values = {id(v): value for v, value in zip(variables, [*written, *read], strict=True)}
             found = self._first_trace.run(values, arrays)
@@ -209,8 +209,9 @@ class FunctionProgram(WholeProgram):
     def finish(self, outputs: Any) -> Any:
         return unwrap(outputs, to_local_array)
 
-    def spanning(self) -> Strategy | None:
-        return next((strategy for strategy in self._strategies() if strategy.spans_processes), None)
+    def moving(self) -> Strategy | None:
+        variables = [*self.written, *self.read]
+        return next((each for each in self._strategies() if each._arrays.moves(variables)), None)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()

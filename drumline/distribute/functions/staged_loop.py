@@ -91,7 +91,7 @@ class ScanProgram(FunctionProgram):
             with scope, collecting() as outbox:
                 outputs = jax.tree.leaves(self.call([*around, *carried, *batch]))
                 new = [scope.value_of(variable) for variable in self.written]
-                parcels = outbox.parcels(self._span and self._span._arrays.program_sharding)
+                parcels = outbox.parcels(self._parcels_sharding)
             return (new, _as_before(carried, outputs)), parcels
 
         carried, batches = arrays[self._first : self._last], arrays[self._last :]

@@ -30,7 +30,7 @@ from drumline.distribute.collectives.collective_channels import (
     ChannelRange,
     channels_here,
 )
-from drumline.distribute.global_arrays import to_local_array
+from drumline.distribute.global_arrays import RepeatedMoves
 from drumline.distribute.process_group import watch_pending, watchdog
 from drumline.distribute.step.arguments import ArgumentSpec
 from drumline.distribute.variable import broadcast_initial_values
@@ -240,7 +240,8 @@ class CompiledStep:
         self.read: list[Variable] = []
         self._bank: VariableBuffer | None = None
         self._guards: list[InFlight] = []
-        self._span: Strategy | None = None
+        self._mover: Strategy | None = None
+        self._placed_read: RepeatedMoves | None = None
         self.taking_part: list[Strategy] = []
         self._compiled: NumberedPrograms | None = None
         self._with_gradient: dict[Any, bool] = {}
@@ -317,9 +318,22 @@ class CompiledStep:
         """What must have come to its end before the step may start."""
         return [self.strategy._in_flight]
 
-    def spanning(self) -> Strategy | None:
-        """The strategy of several processes on whose devices the program runs, if there is one."""
-        return self.strategy if self.strategy.spans_processes else None
+    def moving(self) -> Strategy | None:
+        """The strategy whose variables the program takes otherwise than they live, if any.
+
+        Global arrays of several processes, or copies of what lives on another device.
+        """
+        variables = [*self.written, *self.read]
+        return self.strategy if self.strategy._arrays.moves(variables) else None
+
+    @property
+    def _spans_processes(self) -> bool:
+        return self._mover is not None and self._mover.spans_processes
+
+    @property
+    def _parcels_sharding(self) -> Any:
+        """Where parcels of several dimensions lie; None leaves it to the compiler."""
+        return self._mover._arrays.program_sharding if self._spans_processes else None  # type: ignore[union-attr]
 
     def _run(self, arrays: Sequence[Any]) -> Any:
         read = current_values(self.read)
@@ -337,7 +351,7 @@ class CompiledStep:
             return self._run_in_trace(read, arrays, staged)
         for device_programs in self._guards:
             device_programs.wait()
-        if compiles_functions() and self._span is None and not self.taking_part:
+        if compiles_functions() and self._mover is None and not self.taking_part:
             with contextlib.suppress(CapturedValueError):
                 found = self._run_in_tape(arrays)
                 if found is not None:
@@ -350,7 +364,7 @@ class CompiledStep:
             bank.put(new)
         for device_programs in self._guards:
             device_programs.started((outputs, new))
-        if sends_parcels(self._span or self.strategy):
+        if sends_parcels(self._mover or self.strategy):
             parcels.send()
         return outputs
 
@@ -391,19 +405,25 @@ class CompiledStep:
 
     def place_read(self, values: list[Any]) -> list[Any]:
         """What the variables hold that the program only reads, as it takes them."""
-        if self._span is None:
+        if self._mover is None:
             return values
-        return [self._span._arrays.for_program(value) for value in values]
+        place: Callable[[Any, Any], Any] = self._mover._arrays.for_program
+        if not self._mover.spans_processes:
+            self._placed_read = place = self._placed_read or RepeatedMoves(place)
+        return [place(value, each) for value, each in zip(values, self.read, strict=True)]
 
     def new_bank(self) -> VariableBuffer:
         """The written variables' values, in a bank for this program."""
-        if self._span is None:
+        if self._mover is None:
             return VariableBuffer(self.written)
-        span = self._span
+        arrays = self._mover._arrays
+        leave: Callable[[Any, Any], Any] = arrays.from_program
+        if not self._mover.spans_processes:
+            leave = RepeatedMoves(leave)
         return VariableBuffer(
             self.written,
-            enter=lambda variable, value: span._arrays.for_program(value),
-            leave=lambda variable, value: to_local_array(value),
+            enter=lambda variable, value: arrays.for_program(value, variable),
+            leave=lambda variable, value: leave(value, variable),
         )
 
     def _run_in_trace(self, read: Any, arrays: Sequence[Any], staged: bool) -> Any:
@@ -440,8 +460,9 @@ class CompiledStep:
         self._with_gradient = {}
         self.taking_part = scope.taking_part
         self._guards = self.in_flight()
-        self._span = self.spanning()
-        spanning = self._span or (self.strategy if self.strategy.spans_processes else None)
+        self._mover, self._placed_read = self.moving(), None
+        owner = self._mover or self.strategy
+        spanning = owner if owner.spans_processes else None
         if spanning is not None and get_stateless_scope() is None:
             broadcast_initial_values(spanning, used)
         self._compiled = NumberedPrograms(self.program)
@@ -476,5 +497,4 @@ class WholeProgram(CompiledStep):
         with scope, collecting() as outbox:
             outputs = self.call(arrays)
             new = [scope.value_of(variable) for variable in self.written]
-            span = self._span
-            return outputs, new, outbox.parcels(span and span._arrays.program_sharding)
+            return outputs, new, outbox.parcels(self._parcels_sharding)

@@ -211,8 +211,8 @@ def run_replicas_sequentially(
 
     def call_of(index: int) -> Call:
         call: Call = for_replica(tree, index)
-        # Variables lie on all devices, and an operation takes operands from the same devices.
-        return strategy._arrays.place_everywhere(call) if eager else call
+        # Where the variables lie: an operation takes operands from the same devices.
+        return strategy._arrays.place_with_variables(call) if eager else call
 
     def step(context: LockstepContext, call: Call) -> Any:
         args, kwargs = call

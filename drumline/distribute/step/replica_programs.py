@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax.sharding import PartitionSpec
@@ -31,6 +31,9 @@ from drumline.training.keras_internals import Variable
 from drumline.training.outbox import Parcels, collecting
 from drumline.training.state_scope import assign_values
 from drumline.training.variable_buffer import VariableBuffer
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
 
 _WHOLE, _CUT = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
 
@@ -68,7 +71,7 @@ class ReplicaProgram(CompiledStep):
         spans = self.strategy.spans_processes
         if not spans and not isinstance(array, jax.Array):
             return array
-        placed = self.strategy._arrays.place_variable(array)
+        placed = self.strategy._arrays.place_replicated(array)
         return self.strategy._arrays.for_program(placed) if spans else placed
 
     def finish(self, outputs: Any) -> Any:
@@ -157,14 +160,19 @@ class UnevenProgram(WholeProgram):
     """
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
-        known = map(self.strategy._arrays.known_everywhere, arrays)
+        known = arrays
+        if self.strategy.spans_processes:
+            known = list(map(self.strategy._arrays.known_everywhere, arrays))
         placed: list[Any] = self.strategy._arrays.place_everywhere(list(known))
         return placed
 
-    def spanning(self) -> None:
-        """None: each process computes all of it, on its own devices."""
+    def moving(self) -> Strategy | None:
+        """None with several processes: each computes all of it, on its own devices."""
+        return None if self.strategy.spans_processes else super().moving()
 
     def place_read(self, values: list[Any]) -> list[Any]:
+        if not self.strategy.spans_processes:
+            return super().place_read(values)
         return [self.strategy._arrays.known_everywhere(value) for value in values]
 
     def new_bank(self) -> VariableBuffer:

@@ -268,6 +268,8 @@ def _each_in_turn(
     strategy: Strategy, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     if strategy.num_replicas_in_sync == 1:
+        if strategy._arrays.variables_away:  # an operation takes operands from the same devices
+            args, kwargs = strategy._arrays.place_with_variables((tuple(args), dict(kwargs)))
         with enter_replica_context(SingleContext(strategy)), strategy.scope():
             return as_arrays(fn(*args, **kwargs))
     replicas = strategy.num_replicas_in_sync

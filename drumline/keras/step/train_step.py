@@ -29,7 +29,7 @@ from drumline.distribute.replica import merge_written, whole_batch
 from drumline.distribute.step.compiled_step import NumberedPrograms
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import overrides
-from drumline.keras.state import strategy_of
+from drumline.keras.state import TRAIN_STATE, state_sharding, strategy_of
 from drumline.keras.step.reductions import (
     NeedsGlobalBatch,
     ReplicaMetrics,
@@ -81,7 +81,8 @@ def shard_or_replicate(batch: Any, strategy: Strategy) -> Any:
     """
     _require_fits(batch)
     if not splits_evenly(batch, strategy.num_replicas_in_sync):
-        return jax.device_put(jax.tree.map(to_local_array, batch), strategy.variable_sharding)
+        local = strategy._arrays.local_sharding
+        return jax.device_put(jax.tree.map(to_local_array, batch), local)
     if strategy.spans_processes:
         return jax.tree.map(lambda leaf: _cut_over_processes(leaf, strategy), batch)
     return jax.device_put(batch, strategy.batch_sharding)
@@ -100,7 +101,7 @@ def move_to_devices(batch: Any, strategy: Strategy) -> Any:
     if not any(map(_is_committed, jax.tree.leaves(batch))):
         return batch
     even = splits_evenly(batch, strategy.num_replicas_in_sync)
-    sharding = strategy.batch_sharding if even else strategy.variable_sharding
+    sharding = strategy.batch_sharding if even else strategy._arrays.local_sharding
     return jax.tree.map(
         lambda leaf: jax.device_put(leaf, sharding) if _is_committed(leaf) else leaf, batch
     )
@@ -113,7 +114,7 @@ def move_replicated(batch: Any, strategy: Strategy) -> Any:
     def move(leaf: Any) -> Any:
         if not _is_committed(leaf) or not (leaf.is_fully_addressable or leaf.is_fully_replicated):
             return leaf
-        return strategy._arrays.for_program(strategy._arrays.place_variable(leaf))
+        return strategy._arrays.for_program(strategy._arrays.place_replicated(leaf))
 
     return jax.tree.map(move, batch)
 
@@ -161,35 +162,67 @@ class GlobalBatchStep:
 
     Args:
         step: the step, as Keras's JAX trainer defines it.
+        model: whose step it is.
+        groups: what of the model's state it takes, see `state_variables`.
         strategy: where state and batches lie.
         sharded_outputs: leave the outputs as the compiler shards them, instead of replicating them.
     """
 
     def __init__(
-        self, step: Callable[..., Any], strategy: Strategy, *, sharded_outputs: bool = False
+        self,
+        step: Callable[..., Any],
+        model: keras.Model,
+        groups: Sequence[str],
+        strategy: Strategy,
+        *,
+        sharded_outputs: bool = False,
     ) -> None:
+        self._step = step
+        self._model = model
+        self._groups = groups
         self._strategy = strategy
+        self._leave_sharded = sharded_outputs and not strategy.spans_processes
 
-        def compiled(name: str, placed: Sharding, batch: Sharding, outputs: Any) -> Any:
-            def whole_step(state: Any, batch: Any) -> Any:
-                with whole_batch(strategy), collecting() as outbox:
-                    results, state = step(state, batch)
-                    return WithParcels(results, outbox.parcels(placed)), state
+    def _compiled(self, name: str, placed: Sharding, state: Any, batch: Sharding) -> Any:
+        """The step, jitted.
 
-            whole_step.__name__ = name
-            return jax.jit(
-                whole_step,
-                donate_argnums=0,
-                in_shardings=(placed, batch),
-                out_shardings=(WithParcels(outputs, placed), placed),  # type: ignore[arg-type]
-            )
+        Args:
+            name: the program's.
+            placed: where what is the same for all replicas lies.
+            state: where the state does.
+            batch: where the batch does.
+        """
+        strategy, step = self._strategy, self._step
 
-        every, here = strategy._arrays.program_sharding, strategy.variable_sharding
-        leave_sharded = sharded_outputs and not strategy.spans_processes
-        cut = None if leave_sharded else every
-        self._cut = compiled("partitioned_step", every, strategy.batch_sharding, cut)
-        whole = None if leave_sharded else here
-        self._whole = compiled("replicated_step", here, here, whole)
+        def whole_step(state: Any, batch: Any) -> Any:
+            with whole_batch(strategy), collecting() as outbox:
+                results, state = step(state, batch)
+                return WithParcels(results, outbox.parcels(placed)), state
+
+        whole_step.__name__ = name
+        outputs: Any = None if self._leave_sharded else placed
+        return jax.jit(
+            whole_step,
+            donate_argnums=0,
+            in_shardings=(state, batch),
+            out_shardings=(WithParcels(outputs, placed), state),  # type: ignore[arg-type]
+        )
+
+    @functools.cached_property
+    def _cut(self) -> Any:
+        strategy = self._strategy
+        state = state_sharding(self._model, strategy, self._groups)
+        every = strategy._arrays.program_sharding
+        return self._compiled("partitioned_step", every, state, strategy.batch_sharding)
+
+    @functools.cached_property
+    def _whole(self) -> Any:
+        strategy = self._strategy
+        here = strategy._arrays.local_sharding
+        state = here
+        if not strategy.spans_processes:
+            state = state_sharding(self._model, strategy, self._groups)
+        return self._compiled("replicated_step", here, state, here)
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
         """Return the outputs `WithParcels`, and the new state."""
@@ -295,8 +328,7 @@ class TrainStep:
         self._model = model
         self._strategy = strategy
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
-        self._whole = GlobalBatchStep(self._whole_step, strategy)
-        self._per_replica = self._programs()
+        self._whole = GlobalBatchStep(self._whole_step, model, TRAIN_STATE, strategy)
         self._must_see_whole = overrides(
             model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
         ) or any(overwrites(variable) for variable in model.trainable_variables)
@@ -325,9 +357,11 @@ class TrainStep:
         with readable_optimizer(self._model, state[2]):
             return self._model.train_step(state, batch)
 
-    def _programs(self) -> NumberedPrograms:
+    @functools.cached_property
+    def _per_replica(self) -> NumberedPrograms:
         whole, cut = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
         placed = self._strategy._arrays.program_sharding
+        state = state_sharding(self._model, self._strategy, TRAIN_STATE)
 
         def train_step(state: Any, batch: Any) -> Any:
             outputs = whole_batch_outputs(self._model, self._strategy, state, batch)
@@ -342,8 +376,8 @@ class TrainStep:
 
         return NumberedPrograms(
             train_step,
-            in_shardings=(placed, self._strategy.batch_sharding),
-            out_shardings=(placed, placed, placed, self._strategy.batch_sharding),
+            in_shardings=(state, self._strategy.batch_sharding),
+            out_shardings=(placed, state, placed, self._strategy.batch_sharding),
         )
 
     def _replica_step(self, outputs: Any, state: Any, batch: Any) -> Any:
