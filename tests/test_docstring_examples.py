@@ -29,6 +29,7 @@ CLASSES = (
     *WHOLE,
     dl.distribute.MirroredStrategy,
     dl.distribute.MultiWorkerMirroredStrategy,
+    dl.distribute.experimental.CentralStorageStrategy,
     dl.distribute.OneDeviceStrategy,
 )
 NEEDS = {"Dataset.from_huggingface": "datasets"}

@@ -17,11 +17,13 @@ from drumline.distribute.process_group.preemption import (
     PreemptionCheckpointHandler,
     TerminationConfig,
 )
+from drumline.distribute.strategies import CentralStorageStrategy
 from drumline.distribute.strategies import (
     MultiWorkerMirroredStrategy as _MultiWorkerMirroredStrategy,
 )
 
 __all__ = [
+    "CentralStorageStrategy",
     "CollectiveCommunication",
     "CommunicationImplementation",
     "CommunicationOptions",

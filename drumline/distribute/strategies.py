@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
+from jax.sharding import Sharding
 
 from drumline.cpu_kernels import kernels
+from drumline.distribute import global_arrays
 from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
 from drumline.distribute.collectives import (
     CrossDeviceOps,
@@ -18,7 +20,12 @@ from drumline.distribute.collectives import (
     RingAllReduce,
     SharedMemoryAllReduce,
 )
-from drumline.distribute.collectives.devices import DeviceLike, device_name
+from drumline.distribute.collectives.devices import (
+    DeviceLike,
+    device_name,
+    resolve_device,
+    resolve_devices,
+)
 from drumline.distribute.collectives.platform import (
     CommunicationImplementation,
     CommunicationOptions,
@@ -112,6 +119,70 @@ class MirroredStrategy(Strategy):
         super().__init__(
             devices, cross_device_ops=cross_device_ops, check_agreement=check_agreement
         )
+
+
+class CentralStorageStrategy(Strategy):
+    """Variables on one device, and replicas of the computation on others.
+
+    Follows ``tf.distribute.experimental.CentralStorageStrategy``. Variables live on the CPU, or,
+    where a single device computes, on that. Steps take copies of them to the replicas' devices,
+    which stay there while steps follow one another, and return when a variable is read, and at the
+    end of an epoch of `fit`. The numbers are those of a `MirroredStrategy` on the same devices, and
+    a device needs as much memory in training as with that one. What no step uses takes no memory of
+    theirs.
+
+    Args:
+        compute_devices: device names or JAX devices on which replicas run, one replica each; by
+            default all local devices of JAX's default backend.
+        parameter_device: the device on which variables live; by default the only compute device,
+            or the CPU if there are several.
+
+    Raises:
+        ValueError: if a device does not exist, or a compute device is given twice.
+
+    Example:
+        >>> strategy = dl.distribute.experimental.CentralStorageStrategy(["cpu:1", "cpu:2"])
+        >>> with strategy.scope():
+        ...     total = dl.Variable(0.0, aggregation="sum")
+        >>> _ = strategy.run(lambda x: total.assign_add(x), (np.float32(3),))
+        >>> float(total.value), total.value.devices()
+        (6.0, {CpuDevice(id=0)})
+    """
+
+    def __init__(
+        self,
+        compute_devices: Iterable[DeviceLike] | None = None,
+        parameter_device: DeviceLike | None = None,
+    ) -> None:
+        compute = resolve_devices(
+            jax.local_devices() if compute_devices is None else compute_devices
+        )
+        alone = compute[0] if len(compute) == 1 else "cpu:0"
+        self._parameter_device = resolve_device(
+            alone if parameter_device is None else parameter_device
+        )
+        super().__init__(compute)
+
+    @property
+    def variable_sharding(self) -> Sharding:
+        """The parameter device.
+
+        Example:
+            >>> central = dl.distribute.experimental.CentralStorageStrategy
+            >>> central(["cpu:1", "cpu:2"]).variable_sharding.device_set
+            {CpuDevice(id=0)}
+        """
+        return global_arrays.copies_on((self._parameter_device,))
+
+    @property
+    def _default_device(self) -> jax.Device:
+        """The parameter device: a value for which the others have no room is made there."""
+        return self._parameter_device
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(device_name(device)) for device in self.replica_devices)
+        home = device_name(self._parameter_device)
+        return f"{type(self).__name__}([{names}], parameter_device={home!r})"
 
 
 class MultiWorkerMirroredStrategy(Strategy):
