@@ -250,4 +250,5 @@ def test_central_storage_trains_as_mirrored_variables_do():
     central = tf.distribute.experimental.CentralStorageStrategy(parameter_device="/cpu:0")
     assert isinstance(central, tf.distribute.Strategy)
     assert type(central).__name__ == "CentralStorageStrategy"
+    assert central.extended.parameter_devices == ("/job:localhost/replica:0/task:0/device:CPU:0",)
     assert trained(central) == trained(tf.distribute.MirroredStrategy())

@@ -10,7 +10,7 @@ import drumline.compat.tf as tf
 from tests.ports import free_addresses
 
 GUIDE = "guide/distributed_training.ipynb"
-LATER = f"{GUIDE}: TPUs come later, and CentralStorageStrategy, which mirrors until then"
+LATER = f"{GUIDE}: TPUs come later"
 # What Keras 3 says of the guide's spelling.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
 
@@ -69,7 +69,6 @@ def test_tpu_strategy():
     tf.distribute.TPUStrategy(tf.distribute.cluster_resolver.TPUClusterResolver(tpu=""))
 
 
-@pytest.mark.skip(reason=LATER)
 def test_central_storage_strategy():
     """Section "CentralStorageStrategy"."""
     tf.distribute.experimental.CentralStorageStrategy()

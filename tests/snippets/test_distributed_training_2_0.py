@@ -12,7 +12,7 @@ import pytest
 import drumline.compat.tf as tf
 
 GUIDE = "guide/distributed_training.ipynb, 2.0"
-LATER = f"{GUIDE}: TPUs come later, and CentralStorageStrategy, which mirrors until then"
+LATER = f"{GUIDE}: TPUs come later"
 # What Keras 3 says of the spelling of the time.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
 
@@ -55,7 +55,6 @@ def test_mirrored_strategy_with_other_communication():
     assert float(total) == mirrored_strategy.num_replicas_in_sync
 
 
-@pytest.mark.skip(reason=LATER)
 def test_central_storage_strategy():
     """Section "CentralStorageStrategy"."""
     tf.distribute.experimental.CentralStorageStrategy()

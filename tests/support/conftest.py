@@ -15,6 +15,9 @@ from tests.support.table import ROWS, columns_of, in_two_processes, with_paramet
 
 _HERE = {
     "one_device": lambda: tf.distribute.OneDeviceStrategy("/cpu:1"),
+    "central_storage": lambda: tf.distribute.experimental.CentralStorageStrategy(
+        ["/cpu:1", "/cpu:2"]
+    ),
     "mirrored": lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]),
 }
 _TOGETHER = {"multi_worker": in_two_processes, "parameter_server": with_parameter_servers}

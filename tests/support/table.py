@@ -45,6 +45,7 @@ class Row:
 ROWS = {
     "one_device": Row("OneDeviceStrategy", 1, "one device, which is not the first"),
     "mirrored": Row("MirroredStrategy", 2, "two devices"),
+    "central_storage": Row("CentralStorageStrategy", 2, "two devices, variables on a third"),
     "multi_worker": Row("MultiWorkerMirroredStrategy", 2, "two processes"),
     "parameter_server": Row(
         "ParameterServerStrategy", 1, "processes: a chief, two workers, two servers", None, 24
@@ -54,7 +55,6 @@ COLUMNS = {"fit": "Keras `fit`", "loop": "custom loop", "estimator": "Estimator"
 # Cells without a test, and why.
 REFUSED: dict[tuple[str, str], str] = {}
 EMPTY = {
-    "CentralStorageStrategy": "comes with TPUs; the look-alike mirrors variables in its place",
     "TPUStrategy": "drumline has not been run on TPUs",
 }
 

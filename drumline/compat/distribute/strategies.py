@@ -254,22 +254,22 @@ class MirroredOfTensors(OfTensors, distribute.MirroredStrategy):  # type: ignore
         super().__init__(devices or None, cross_device_ops)
 
 
-class CentralStorageOfTensors(MirroredOfTensors):
+class CentralStorageOfTensors(OfTensors, distribute.experimental.CentralStorageStrategy):  # type: ignore[misc]
     """As ``tf.distribute.experimental.CentralStorageStrategy``.
 
-    Variables have a copy on each device, in place of one that all devices read over a bus: what is
-    computed is the same.
-
     Args:
-        compute_devices: names of the devices of the replicas; by default all GPUs, or the CPU.
-        parameter_device: where TensorFlow's one copy is: the CPU, or the only device of the
-            replicas; must be one of this machine's.
+        compute_devices: names of the devices of the replicas; those that are not there are left
+            out, with a warning. By default all GPUs, or the CPU.
+        parameter_device: where variables live; by default the CPU, or the only device of the
+            replicas.
 
     Raises:
         ValueError: there is no such parameter device.
     """
 
     def __init__(self, compute_devices: Any = None, parameter_device: Any = None):
+        if compute_devices is not None:
+            compute_devices = _present(compute_devices)
         if parameter_device is not None:
             known = [d for kind in ("cpu", "gpu", "tpu") for d in config.list_logical_devices(kind)]
             if short_name(parameter_device) not in known:
@@ -277,7 +277,7 @@ class CentralStorageOfTensors(MirroredOfTensors):
                     f"CentralStorageStrategy(parameter_device={parameter_device!r}): there is no "
                     f"such device; there are {', '.join(known)}."
                 )
-        super().__init__(compute_devices)
+        super().__init__(compute_devices or None, parameter_device)
 
 
 class MultiWorkerOfTensors(OfTensors, distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]

@@ -28,8 +28,8 @@ AREA = (
                 "TensorFlow runs several replicas on the CPU in their place"
             ),
             "CentralStorageOfTensors": (
-                "each device has a copy of each variable, where TensorFlow has one on the CPU; "
-                "what is computed is the same"
+                "within a training the replicas' devices hold copies, between steps too; devices "
+                "that are not there are left out"
             ),
             "MultiWorkerOfTensors": (
                 "without GPUs NCCL becomes AUTO, which is shared memory or Gloo, where TensorFlow "
