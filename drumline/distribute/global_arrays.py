@@ -176,20 +176,14 @@ class ReplicaArrays:
         of, program = self._strategy.sharding_of, self.program_sharding_of
         return self._strategy.spans_processes or any(of(v) != program(v) for v in variables)
 
-    def for_program(self, value: jax.Array, variable: Any = None) -> jax.Array:
-        """Return `value` as a program on all replicas takes it.
-
-        Args:
-            value: placed as variables are.
-            variable: whose value it is; None for what is the same for all replicas.
-        """
-        if variable is None or self._strategy.spans_processes:
-            sharding = self.program_sharding
-        else:
-            sharding = self.program_sharding_of(variable)
-        if sharding.is_fully_addressable and value.sharding.device_set != sharding.device_set:
-            return _moved(value, sharding)
-        return to_global_array(value, sharding)
+    def for_program(self, value: jax.Array) -> jax.Array:
+        """Return `value`, placed as variables are, as a program on all replicas takes it."""
+        if self._strategy.spans_processes:
+            return to_global_array(value, self.program_sharding)
+        devices = self._strategy.replica_devices
+        if value.sharding.device_set == set(devices):
+            return value
+        return _moved(value, copies_on(devices))
 
     def from_program(self, value: Any, variable: Any) -> Any:
         """Return what a program on all replicas left of `variable` as the variable holds it."""
@@ -350,7 +344,7 @@ class RepeatedMoves:
     A step that only reads a variable, run again and again, so transfers it once.
 
     Args:
-        move: ``move(value, variable)``, as `ReplicaArrays.for_program`.
+        move: ``move(value, variable)``, as `ReplicaArrays.from_program`.
     """
 
     def __init__(self, move: Callable[[Any, Any], Any]) -> None:

@@ -125,11 +125,11 @@ class CentralStorageStrategy(Strategy):
     """Variables on one device, and replicas of the computation on others.
 
     Follows ``tf.distribute.experimental.CentralStorageStrategy``. Variables live on the CPU, or,
-    where a single device computes, on that. Steps take copies of them to the replicas' devices,
-    which stay there while steps follow one another, and return when a variable is read, and at the
-    end of an epoch of `fit`. The numbers are those of a `MirroredStrategy` on the same devices, and
-    a device needs as much memory in training as with that one. What no step uses takes no memory of
-    theirs.
+    where a single device computes, on that. Steps take copies of them, an optimizer's among them,
+    to the replicas' devices, and compute the updates there. The copies stay while steps follow one
+    another, and what was written returns when a variable is read, and at the end of an epoch of
+    `fit`. So the numbers are those of a `MirroredStrategy` on the same devices, and a device needs
+    as much memory in training as with that one; what no step uses takes none of it.
 
     Args:
         compute_devices: device names or JAX devices on which replicas run, one replica each; by
@@ -151,12 +151,14 @@ class CentralStorageStrategy(Strategy):
 
     def __init__(
         self,
-        compute_devices: Iterable[DeviceLike] | None = None,
+        compute_devices: Iterable[DeviceLike] | DeviceLike | None = None,
         parameter_device: DeviceLike | None = None,
     ) -> None:
-        compute = resolve_devices(
-            jax.local_devices() if compute_devices is None else compute_devices
-        )
+        if compute_devices is None:
+            compute_devices = jax.local_devices()
+        elif isinstance(compute_devices, (str, jax.Device)):
+            compute_devices = [compute_devices]
+        compute = resolve_devices(compute_devices)
         alone = compute[0] if len(compute) == 1 else "cpu:0"
         self._parameter_device = resolve_device(
             alone if parameter_device is None else parameter_device
@@ -178,6 +180,13 @@ class CentralStorageStrategy(Strategy):
     def _default_device(self) -> jax.Device:
         """The parameter device: a value for which the others have no room is made there."""
         return self._parameter_device
+
+    def _describe_variables(self) -> str:
+        where = super()._describe_variables()
+        if not self._arrays.variables_away:
+            return where
+        devices = len(self.replica_devices)
+        return f"{where}; while steps follow one another, copies on {devices} compute device(s)"
 
     def __repr__(self) -> str:
         names = ", ".join(repr(device_name(device)) for device in self.replica_devices)

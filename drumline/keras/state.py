@@ -218,7 +218,7 @@ def set_step_variables(model: keras.Model, variables: list[Any]) -> None:
 
 def _placed(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
     placed = strategy._arrays.place_variable(value, variable)
-    return strategy._arrays.for_program(placed, variable)
+    return strategy._arrays.for_program(placed)
 
 
 def state_variables(model: keras.Model, groups: Collection[str]) -> list[list[Any]]:

@@ -252,3 +252,13 @@ def test_central_storage_trains_as_mirrored_variables_do():
     assert type(central).__name__ == "CentralStorageStrategy"
     assert central.extended.parameter_devices == ("/job:localhost/replica:0/task:0/device:CPU:0",)
     assert trained(central) == trained(tf.distribute.MirroredStrategy())
+
+
+def test_central_storage_leaves_out_devices_that_are_not_there(caplog):
+    caplog.set_level("WARNING", "drumline")
+    make = tf.distribute.experimental.CentralStorageStrategy
+    assert (
+        make(["/cpu:1", "/gpu:7"]).extended.worker_devices == make("/cpu:1").extended.worker_devices
+    )
+    assert "not visible: gpu:7" in caplog.text
+    assert make([]).num_replicas_in_sync == make().num_replicas_in_sync

@@ -29,13 +29,16 @@ def test_where_variables_live_by_default() -> None:
     assert home(["cpu:1", "cpu:2"]) == ("cpu:0",)
     assert home(["cpu:2"]) == ("cpu:2",)
     assert home(["cpu:2"], "/cpu:1") == ("cpu:1",)
+    assert home("cpu:2") == home(jax.devices()[2]) == ("cpu:2",)
     assert CentralStorageStrategy().num_replicas_in_sync == len(jax.local_devices())
 
 
 def test_what_it_says_of_itself() -> None:
     strategy = CentralStorageStrategy(["cpu:1", "cpu:2"], "cpu:3")
     assert repr(strategy) == "CentralStorageStrategy(['cpu:1', 'cpu:2'], parameter_device='cpu:3')"
-    assert "variables live: on cpu:3" in strategy.describe()
+    copies = "while steps follow one another, copies on 2 compute device(s)"
+    assert f"variables live: on cpu:3; {copies}\n" in strategy.describe()
+    assert "variables live: on cpu:1\n" in CentralStorageStrategy("cpu:1").describe()
 
 
 @pytest.mark.parametrize("devices", [(["cpu:9"], None), (["cpu:1"], "cpu:9")])

@@ -12,14 +12,20 @@ from drumline.distribute import MirroredStrategy, Strategy
 from drumline.distribute.experimental import CentralStorageStrategy
 
 ROWS, COMPUTE = 40, ["cpu:1", "cpu:2"]
+CASES = {
+    "apart": (COMPUTE, None, {}),
+    "several steps at once": (COMPUTE, None, {"steps_per_execution": 2}),
+    "eager": (COMPUTE, None, {"run_eagerly": True}),
+    "among the replicas": (COMPUTE, "cpu:2", {}),
+    "one replica": (["cpu:1"], "cpu:2", {}),
+}
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"steps_per_execution": 2}, {"run_eagerly": True}], ids=str
-)
-def test_fit_evaluate_and_predict_equal_those_of_mirrored_variables(options: Any) -> None:
-    central = CentralStorageStrategy(COMPUTE)
-    expected, mirrored = _trained(MirroredStrategy(COMPUTE), options)
+@pytest.mark.parametrize("case", CASES)
+def test_fit_evaluate_and_predict_equal_those_of_mirrored_variables(case: str) -> None:
+    compute, home, options = CASES[case]
+    central = CentralStorageStrategy(compute, home)
+    expected, mirrored = _trained(MirroredStrategy(compute), options)
     found, model = _trained(central, options)
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_array_equal(ours, theirs)

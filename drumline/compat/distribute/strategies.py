@@ -248,10 +248,7 @@ class MirroredOfTensors(OfTensors, distribute.MirroredStrategy):  # type: ignore
     """
 
     def __init__(self, devices: Any = None, cross_device_ops: Any = None):
-        if devices is not None:
-            alone = isinstance(devices, str) or not isinstance(devices, Iterable)
-            devices = _present([devices] if alone else devices)
-        super().__init__(devices or None, cross_device_ops)
+        super().__init__(_all_present(devices), cross_device_ops)
 
 
 class CentralStorageOfTensors(OfTensors, distribute.experimental.CentralStorageStrategy):  # type: ignore[misc]
@@ -259,7 +256,7 @@ class CentralStorageOfTensors(OfTensors, distribute.experimental.CentralStorageS
 
     Args:
         compute_devices: names of the devices of the replicas; those that are not there are left
-            out, with a warning. By default all GPUs, or the CPU.
+            out, with a warning. None or an empty list is all GPUs, or the CPU.
         parameter_device: where variables live; by default the CPU, or the only device of the
             replicas.
 
@@ -268,8 +265,6 @@ class CentralStorageOfTensors(OfTensors, distribute.experimental.CentralStorageS
     """
 
     def __init__(self, compute_devices: Any = None, parameter_device: Any = None):
-        if compute_devices is not None:
-            compute_devices = _present(compute_devices)
         if parameter_device is not None:
             known = [d for kind in ("cpu", "gpu", "tpu") for d in config.list_logical_devices(kind)]
             if short_name(parameter_device) not in known:
@@ -277,7 +272,7 @@ class CentralStorageOfTensors(OfTensors, distribute.experimental.CentralStorageS
                     f"CentralStorageStrategy(parameter_device={parameter_device!r}): there is no "
                     f"such device; there are {', '.join(known)}."
                 )
-        super().__init__(compute_devices or None, parameter_device)
+        super().__init__(_all_present(compute_devices), parameter_device)
 
 
 class MultiWorkerOfTensors(OfTensors, distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]
@@ -368,6 +363,14 @@ def _full_name(name: str) -> str:
     job = "worker" if task else "localhost"
     kind, _, index = local.partition(":")
     return f"/job:{job}/replica:0/task:{number}/device:{kind.upper()}:{index}"
+
+
+def _all_present(devices: Any) -> list[Any] | None:
+    """Of a device or several those that are there; None, which means all, if none is asked for."""
+    if devices is None:
+        return None
+    alone = isinstance(devices, str) or not isinstance(devices, Iterable)
+    return _present([devices] if alone else devices) or None
 
 
 def _present(devices: Iterable[Any]) -> list[Any]:

@@ -407,9 +407,12 @@ class CompiledStep:
         """What the variables hold that the program only reads, as it takes them."""
         if self._mover is None:
             return values
-        place: Callable[[Any, Any], Any] = self._mover._arrays.for_program
-        if not self._mover.spans_processes:
-            self._placed_read = place = self._placed_read or RepeatedMoves(place)
+        arrays = self._mover._arrays
+        if self._mover.spans_processes:
+            return [arrays.for_program(value) for value in values]
+        if self._placed_read is None:
+            self._placed_read = RepeatedMoves(lambda value, variable: arrays.for_program(value))
+        place = self._placed_read
         return [place(value, each) for value, each in zip(values, self.read, strict=True)]
 
     def new_bank(self) -> VariableBuffer:
@@ -422,7 +425,7 @@ class CompiledStep:
             leave = RepeatedMoves(leave)
         return VariableBuffer(
             self.written,
-            enter=lambda variable, value: arrays.for_program(value, variable),
+            enter=lambda variable, value: arrays.for_program(value),
             leave=lambda variable, value: leave(value, variable),
         )
 
