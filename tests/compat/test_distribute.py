@@ -85,12 +85,22 @@ def test_a_strategy_is_in_force_without_a_block():
     assert len(tf.Variable(1.0).value.sharding.device_set) == 1
 
 
+def local_tpu():
+    return tf.distribute.cluster_resolver.TPUClusterResolver("local")
+
+
 @pytest.mark.parametrize(
     ("make", "error"),
     [
         (lambda: tf.distribute.cluster_resolver.TPUClusterResolver(), ValueError),
         (lambda: tf.tpu.experimental.initialize_tpu_system(), ValueError),
-        (lambda: tf.tpu.experimental.initialize_tpu_system(object()), tf.errors.NotFoundError),
+        (lambda: tf.tpu.experimental.initialize_tpu_system(local_tpu()), tf.errors.NotFoundError),
+        (lambda: tf.tpu.experimental.shutdown_tpu_system(local_tpu()), tf.errors.NotFoundError),
+        (lambda: tf.config.experimental_connect_to_cluster(local_tpu()), tf.errors.NotFoundError),
+        (
+            lambda: tf.distribute.cluster_resolver.TPUClusterResolver.connect("local"),
+            tf.errors.NotFoundError,
+        ),
         (lambda: tf.distribute.TPUStrategy(), NotImplementedError),
         (lambda: tf.distribute.cluster_resolver.GCEClusterResolver("p", "z", "g", 1), Exception),
         (

@@ -13,7 +13,12 @@ import jax
 from drumline import config
 from drumline._backend import jax_has_started
 from drumline._changes import note, set_variable
-from drumline.distribute.cluster_resolver import ClusterResolver, ClusterSpec
+from drumline.compat.distribute.tpu import connect_to_tpu
+from drumline.distribute.cluster_resolver import (
+    ClusterResolver,
+    ClusterSpec,
+    TPUClusterResolver,
+)
 from drumline.training import jax_internals
 from drumline.training.keras_internals import outside_scopes
 
@@ -224,7 +229,7 @@ def experimental_connect_to_cluster(
     make_master_device_default: bool = True,
     cluster_device_filters: Any = None,
 ) -> None:
-    """Check that there is a cluster to connect to: strategies connect themselves.
+    """Join the machines of a TPU; to other clusters strategies connect themselves.
 
     Args:
         cluster_spec_or_resolver: a ``tf.train.ClusterSpec``, or a resolver.
@@ -236,6 +241,7 @@ def experimental_connect_to_cluster(
 
     Raises:
         ValueError: it is no cluster.
+        NotFoundError: it is a TPU's, and JAX has no TPU support.
         NotImplementedError: for filters of devices.
     """
     if cluster_device_filters is not None:
@@ -248,6 +254,8 @@ def experimental_connect_to_cluster(
             "`cluster_spec_or_resolver` must be a `ClusterSpec` or a `ClusterResolver`, got "
             f"{cluster_spec_or_resolver!r}."
         )
+    if isinstance(cluster_spec_or_resolver, TPUClusterResolver):
+        connect_to_tpu(cluster_spec_or_resolver)
 
 
 _log_placement = False

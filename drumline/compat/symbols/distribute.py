@@ -96,17 +96,31 @@ AREA = (
     *area(
         _UNAVAILABLE,
         TPUStrategy="distribute.TPUStrategy distribute.experimental.TPUStrategy",
-        TPUClusterResolver="distribute.cluster_resolver.TPUClusterResolver",
         GCEClusterResolver="distribute.cluster_resolver.GCEClusterResolver",
+        differences={"TPUStrategy": _RAISES, "GCEClusterResolver": _RAISES},
+    ),
+    *area(
+        "drumline.compat.distribute.tpu",
+        ResolverOfTPUs="distribute.cluster_resolver.TPUClusterResolver",
         initialize_tpu_system="tpu.experimental.initialize_tpu_system",
         shutdown_tpu_system="tpu.experimental.shutdown_tpu_system",
         differences={
-            "TPUStrategy": _RAISES,
-            "TPUClusterResolver": "making one raises ValueError, as where there is no TPU",
-            "GCEClusterResolver": _RAISES,
-            "initialize_tpu_system": "it raises, as where there is no TPU",
-            "shutdown_tpu_system": "it raises, as where there is no TPU",
+            "ResolverOfTPUs": (
+                "the script runs on each of the TPU's machines, and task_id is this one's number; "
+                "addresses have port 8482, where none is given"
+            ),
+            "initialize_tpu_system": (
+                "it joins the TPU's machines; arrays that are on the TPU stay there"
+            ),
+            "shutdown_tpu_system": (
+                "compiled programs are forgotten; the TPU and what is on it stay this process's"
+            ),
         },
+    ),
+    *same_names(
+        "drumline.distribute.cluster_resolver.tpu",
+        "tpu.experimental.",
+        "DeviceAssignment DeviceOrderMode HardwareFeature Topology TPUSystemMetadata",
     ),
     *same_names(
         "drumline.distribute",

@@ -81,7 +81,9 @@ AREA = (
             ),
             "enable_op_determinism": "it does not require seeds",
             "get_synchronous_execution": "programs are not waited for at first",
-            "experimental_connect_to_cluster": "strategies connect to the cluster when made",
+            "experimental_connect_to_cluster": (
+                "it joins a TPU's machines; to other clusters strategies connect when made"
+            ),
             "set_log_device_placement": "programs are logged when they are compiled, by JAX",
         },
     ),

@@ -18,6 +18,7 @@ from drumline.distribute.cluster_resolver.tf_config import (
     TFConfigClusterResolver,
     TFConfigError,
 )
+from drumline.distribute.cluster_resolver.tpu import TPUClusterResolver, TPUNotFoundError
 
 __all__ = [
     "ClusterResolver",
@@ -28,5 +29,7 @@ __all__ = [
     "SlurmClusterResolver",
     "TFConfigClusterResolver",
     "TFConfigError",
+    "TPUClusterResolver",
+    "TPUNotFoundError",
     "UnionResolver",
 ]

@@ -15,6 +15,12 @@ from drumline import _addresses
 from drumline._forks import at_exit
 from drumline._jax_start import jax_has_started
 from drumline.config.jax_internals import write_cache_from_every_process
+from drumline.distribute.cluster_resolver import (
+    ClusterResolver,
+    ClusterSpec,
+    SimpleClusterResolver,
+    tpu,
+)
 from drumline.distribute.process_group import environment, jax_internals, shm_all_reduce
 from drumline.distribute.process_group.control_channel import ControlChannel
 from drumline.distribute.process_group.coordination import KeyValueStore
@@ -171,6 +177,142 @@ def share_memory(process_of_rank: tuple[int, ...]) -> str:
     if _running is None:
         return "this process is alone"
     return shm_all_reduce.share(_running.membership, process_of_rank)
+
+
+def connect_to_cluster(
+    cluster_spec_or_resolver: ClusterSpec | ClusterResolver,
+    job_name: str | None = None,
+    task_index: int | None = None,
+) -> None:
+    """Join the processes of a cluster, as a strategy over several processes does when it is made.
+
+    A cluster with parameter servers is left to `ParameterServerStrategy`: its processes compute no
+    steps together. Joining the same cluster again does nothing.
+
+    Args:
+        cluster_spec_or_resolver: the cluster.
+        job_name: this process's job, for a `ClusterSpec`, which does not say it.
+        task_index: likewise, its index in this job.
+
+    Raises:
+        RuntimeError, ValueError: see `start`; or if it is not said which task this is.
+        TPUNotFoundError: for a TPU's machines where JAX has no TPU support.
+        TypeError: if the first argument is no cluster.
+    """
+    cluster = cluster_spec_or_resolver
+    if isinstance(cluster, ClusterSpec):
+        if job_name is None or task_index is None:
+            raise ValueError(
+                "experimental_connect_to_cluster of a ClusterSpec needs job_name and task_index, "
+                f"this process's task; its jobs are {cluster.jobs}."
+            )
+        cluster = SimpleClusterResolver(cluster, task_type=job_name, task_id=task_index)
+    elif not isinstance(cluster, ClusterResolver):
+        raise TypeError(
+            "experimental_connect_to_cluster takes a ClusterSpec or a ClusterResolver, got "
+            f"{cluster!r}"
+        )
+    elif (job_name, task_index) != (None, None):
+        raise ValueError(
+            "experimental_connect_to_cluster of a resolver takes no job_name and task_index: the "
+            "resolver's task_type and task_id say which task this is."
+        )
+    if isinstance(cluster, tpu.TPUClusterResolver):
+        _join_tpu(cluster)
+    elif "ps" not in cluster.cluster_spec().jobs:
+        start(cluster)
+
+
+def initialize_tpu_system(cluster_resolver: tpu.TPUClusterResolver | None = None) -> tpu.Topology:
+    """Join the machines of a TPU, start JAX on its devices, and return where they lie.
+
+    Follows ``tf.tpu.experimental.initialize_tpu_system``. Doing so again changes nothing, arrays
+    on the TPU among it, and returns an equal topology. It need not be called: a `TPUStrategy` does
+    the same.
+
+    Args:
+        cluster_resolver: says which machines these are; by default ``TPUClusterResolver()``.
+
+    Raises:
+        RuntimeError: see `drumline.distribute.MultiWorkerMirroredStrategy`; or if JAX numbers the
+            machines otherwise than the resolver.
+        TPUNotFoundError: if JAX finds no TPU; the message names the platforms that it has.
+        TypeError: if `cluster_resolver` is none of a TPU.
+        ValueError: without a resolver, if no TPU is named.
+
+    Example:
+        >>> resolver = dl.distribute.cluster_resolver.TPUClusterResolver("local")
+        >>> try:
+        ...     topology = dl.tpu.experimental.initialize_tpu_system(resolver)
+        ... except dl.distribute.cluster_resolver.TPUNotFoundError:
+        ...     strategy = dl.distribute.MirroredStrategy()
+    """
+    resolver = _of_tpu(cluster_resolver)
+    topology = tpu.topology_of_tpus(devices_of_tpu(resolver, _join_tpu(resolver)))
+    resolver.set_tpu_topology(topology.serialized())
+    return topology
+
+
+def shutdown_tpu_system(cluster_resolver: tpu.TPUClusterResolver | None = None) -> None:
+    """Let JAX forget the programs that it has compiled.
+
+    Follows ``tf.tpu.experimental.shutdown_tpu_system``, but for the TPU itself and the arrays on
+    it, which belong to this process until it ends.
+
+    Args:
+        cluster_resolver: by default ``TPUClusterResolver()``.
+
+    Raises:
+        TPUNotFoundError: if JAX finds no TPU.
+        TypeError: if `cluster_resolver` is none of a TPU.
+        ValueError: without a resolver, if no TPU is named.
+
+    Example:
+        >>> resolver = dl.distribute.cluster_resolver.TPUClusterResolver("local")
+        >>> try:
+        ...     dl.tpu.experimental.shutdown_tpu_system(resolver)
+        ... except dl.distribute.cluster_resolver.TPUNotFoundError as error:
+        ...     print(str(error)[:16])
+        No TPU was found
+    """
+    _of_tpu(cluster_resolver)
+    tpu.tpu_devices()
+    jax.clear_caches()
+
+
+def devices_of_tpu(resolver: tpu.TPUClusterResolver, group: ProcessGroup) -> tuple[jax.Device, ...]:
+    """Return the TPU devices of all processes of a group that was joined, process by process.
+
+    Raises:
+        RuntimeError: if JAX numbers the machines otherwise than the resolver.
+        TPUNotFoundError: if JAX finds no TPU.
+    """
+    devices = tpu.tpu_devices()
+    processes = {device.process_index for device in devices}
+    if len(processes) != group.num_processes or jax.process_index() != group.process_index:
+        raise RuntimeError(
+            f"The TPU that JAX has is of {len(processes)} machines, of which this is number "
+            f"{jax.process_index()}, and the resolver's is of {group.num_processes}, of which this "
+            f"is number {group.process_index} ({resolver.master() or 'a local TPU'}). Check "
+            "TPU_WORKER_HOSTNAMES and TPU_WORKER_ID; leave tpu= out on a TPU VM."
+        )
+    return devices
+
+
+def _of_tpu(resolver: tpu.TPUClusterResolver | None) -> tpu.TPUClusterResolver:
+    if resolver is None:
+        return tpu.TPUClusterResolver()
+    if not isinstance(resolver, tpu.TPUClusterResolver):
+        raise TypeError(f"cluster_resolver must be a TPUClusterResolver, got {resolver!r}")
+    return resolver
+
+
+def _join_tpu(resolver: tpu.TPUClusterResolver) -> ProcessGroup:
+    tpu.require_tpu_support()
+    return start(resolver.as_workers())
+
+
+tpu.register_initializer(initialize_tpu_system)
 
 
 def _require_fresh_jax() -> None:
