@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         random,
         strings,
         summary,
+        tpu,
         train,
         video,
     )
@@ -70,6 +71,7 @@ __all__ = [
     "random",
     "strings",
     "summary",
+    "tpu",
     "train",
     "value_and_grad",
     "video",

@@ -9,6 +9,7 @@ from drumline.config.cache import (
     compilation_cache,
     compilation_cache_info,
 )
+from drumline.config.cluster import experimental_connect_to_cluster
 from drumline.config.devices import (
     LogicalDeviceConfiguration,
     functions_run_eagerly,
@@ -33,6 +34,7 @@ __all__ = [
     "compilation_cache",
     "compilation_cache_info",
     "cpu_kernels",
+    "experimental_connect_to_cluster",
     "functions_run_eagerly",
     "list_logical_devices",
     "list_physical_devices",

@@ -10,12 +10,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from drumline import config
 from drumline.compat.values.errors import NotFoundError
 from drumline.distribute.cluster_resolver import TPUClusterResolver, TPUNotFoundError
-from drumline.distribute.cluster_resolver.tpu import Topology
-from drumline.distribute.process_group.start import connect_to_cluster
-from drumline.distribute.process_group.start import initialize_tpu_system as _initialize
-from drumline.distribute.process_group.start import shutdown_tpu_system as _shut_down
+from drumline.tpu.experimental import Topology
+from drumline.tpu.experimental import initialize_tpu_system as _initialize
+from drumline.tpu.experimental import shutdown_tpu_system as _shut_down
 
 
 class ResolverOfTPUs(TPUClusterResolver):
@@ -44,7 +44,7 @@ def initialize_tpu_system(cluster_resolver: Any = None) -> Topology:
         NotFoundError: if JAX finds no TPU.
         ValueError: without a resolver, if no TPU is named.
     """
-    with _not_found():
+    with tpu_or_not_found():
         return _initialize(cluster_resolver)
 
 
@@ -55,7 +55,7 @@ def shutdown_tpu_system(cluster_resolver: Any = None) -> None:
         NotFoundError: if JAX finds no TPU.
         ValueError: without a resolver, if no TPU is named.
     """
-    with _not_found():
+    with tpu_or_not_found():
         _shut_down(cluster_resolver)
 
 
@@ -65,12 +65,13 @@ def connect_to_tpu(resolver: TPUClusterResolver) -> None:
     Raises:
         NotFoundError: if JAX has no TPU support.
     """
-    with _not_found():
-        connect_to_cluster(resolver)
+    with tpu_or_not_found():
+        config.experimental_connect_to_cluster(resolver)
 
 
 @contextlib.contextmanager
-def _not_found() -> Iterator[None]:
+def tpu_or_not_found() -> Iterator[None]:
+    """Raise TensorFlow's `NotFoundError` in the block where JAX finds no TPU."""
     try:
         yield
     except TPUNotFoundError as error:

@@ -14,6 +14,7 @@ from jax.experimental import multihost_utils
 from drumline import _addresses
 from drumline._forks import at_exit
 from drumline._jax_start import jax_has_started
+from drumline.config import cluster
 from drumline.config.jax_internals import write_cache_from_every_process
 from drumline.distribute.cluster_resolver import (
     ClusterResolver,
@@ -199,35 +200,35 @@ def connect_to_cluster(
         TPUNotFoundError: for a TPU's machines where JAX has no TPU support.
         TypeError: if the first argument is no cluster.
     """
-    cluster = cluster_spec_or_resolver
-    if isinstance(cluster, ClusterSpec):
+    given = cluster_spec_or_resolver
+    if isinstance(given, ClusterSpec):
         if job_name is None or task_index is None:
             raise ValueError(
                 "experimental_connect_to_cluster of a ClusterSpec needs job_name and task_index, "
-                f"this process's task; its jobs are {cluster.jobs}."
+                f"this process's task; its jobs are {given.jobs}."
             )
-        cluster = SimpleClusterResolver(cluster, task_type=job_name, task_id=task_index)
-    elif not isinstance(cluster, ClusterResolver):
+        given = SimpleClusterResolver(given, task_type=job_name, task_id=task_index)
+    elif not isinstance(given, ClusterResolver):
         raise TypeError(
             "experimental_connect_to_cluster takes a ClusterSpec or a ClusterResolver, got "
-            f"{cluster!r}"
+            f"{given!r}"
         )
     elif (job_name, task_index) != (None, None):
         raise ValueError(
             "experimental_connect_to_cluster of a resolver takes no job_name and task_index: the "
             "resolver's task_type and task_id say which task this is."
         )
-    if isinstance(cluster, tpu.TPUClusterResolver):
-        _join_tpu(cluster)
-    elif "ps" not in cluster.cluster_spec().jobs:
-        start(cluster)
+    if isinstance(given, tpu.TPUClusterResolver):
+        join_tpu(given)
+    elif "ps" not in given.cluster_spec().jobs:
+        start(given)
 
 
 def initialize_tpu_system(cluster_resolver: tpu.TPUClusterResolver | None = None) -> tpu.Topology:
     """Join the machines of a TPU, start JAX on its devices, and return where they lie.
 
     Follows ``tf.tpu.experimental.initialize_tpu_system``. Doing so again changes nothing, arrays
-    on the TPU among it, and returns an equal topology. It need not be called: a `TPUStrategy` does
+    on the TPU among it, and returns the same places. It need not be called: a `TPUStrategy` does
     the same.
 
     Args:
@@ -247,8 +248,8 @@ def initialize_tpu_system(cluster_resolver: tpu.TPUClusterResolver | None = None
         ... except dl.distribute.cluster_resolver.TPUNotFoundError:
         ...     strategy = dl.distribute.MirroredStrategy()
     """
-    resolver = _of_tpu(cluster_resolver)
-    topology = tpu.topology_of_tpus(devices_of_tpu(resolver, _join_tpu(resolver)))
+    resolver, group = join_tpu(cluster_resolver)
+    topology = tpu.topology_of_tpus(devices_of_tpu(resolver, group))
     resolver.set_tpu_topology(topology.serialized())
     return topology
 
@@ -280,6 +281,26 @@ def shutdown_tpu_system(cluster_resolver: tpu.TPUClusterResolver | None = None) 
     jax.clear_caches()
 
 
+def join_tpu(
+    resolver: tpu.TPUClusterResolver | None = None, *, heartbeat_timeout_seconds: int = 25
+) -> tuple[tpu.TPUClusterResolver, ProcessGroup]:
+    """Join the machines of a TPU, of ``TPUClusterResolver()`` by default.
+
+    Returns:
+        The resolver, and the machines as a group of processes.
+
+    Raises:
+        RuntimeError: see `start`.
+        TPUNotFoundError: if JAX has no TPU support.
+        TypeError: if `resolver` is none of a TPU.
+        ValueError: without a resolver, if no TPU is named; or see `start`.
+    """
+    resolver = _of_tpu(resolver)
+    tpu.require_tpu_support()
+    group = start(resolver.as_workers(), heartbeat_timeout_seconds=heartbeat_timeout_seconds)
+    return resolver, group
+
+
 def devices_of_tpu(resolver: tpu.TPUClusterResolver, group: ProcessGroup) -> tuple[jax.Device, ...]:
     """Return the TPU devices of all processes of a group that was joined, process by process.
 
@@ -307,12 +328,8 @@ def _of_tpu(resolver: tpu.TPUClusterResolver | None) -> tpu.TPUClusterResolver:
     return resolver
 
 
-def _join_tpu(resolver: tpu.TPUClusterResolver) -> ProcessGroup:
-    tpu.require_tpu_support()
-    return start(resolver.as_workers())
-
-
 tpu.register_initializer(initialize_tpu_system)
+cluster.register_connector(connect_to_cluster)
 
 
 def _require_fresh_jax() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,29 +10,26 @@ import jax
 import numpy as np
 import pytest
 
+from drumline.config import cluster as config_cluster
+from drumline.config import experimental_connect_to_cluster as connect_to_cluster
 from drumline.distribute.cluster_resolver import (
     ClusterSpec,
     SimpleClusterResolver,
     TPUClusterResolver,
     TPUNotFoundError,
 )
-from drumline.distribute.cluster_resolver.tpu import system
 from drumline.distribute.process_group import start as join
-from drumline.distribute.process_group.start import (
-    connect_to_cluster,
-    devices_of_tpu,
-    initialize_tpu_system,
-    shutdown_tpu_system,
-)
+from drumline.distribute.process_group.start import devices_of_tpu
+from drumline.tpu.experimental import initialize_tpu_system, shutdown_tpu_system
+from tests.tpus import cpus_as_tpus
 
 TWO = ClusterSpec({"worker": ["127.0.0.1:1", "127.0.0.1:2"]})
 
 
 @pytest.fixture
-def cpus_as_tpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAX's CPU devices are a TPU's, in a row."""
-    monkeypatch.setattr(system, "PLATFORM", "cpu")
-    monkeypatch.setattr(system, "_place", lambda device: (device.id, 0, 0, 0))
+def on_cpus() -> Iterator[None]:
+    with cpus_as_tpus():
+        yield
 
 
 @pytest.mark.parametrize(
@@ -73,7 +71,7 @@ def test_without_tpu_support_nothing_is_waited_for(monkeypatch: pytest.MonkeyPat
             connect(resolver)
 
 
-def test_initializing_again_changes_nothing(cpus_as_tpus: None) -> None:
+def test_initializing_again_changes_nothing(on_cpus: None) -> None:
     kept = jax.device_put(np.arange(3.0), jax.devices()[-1])
     resolver = TPUClusterResolver("local")
     first, second = initialize_tpu_system(resolver), initialize_tpu_system(resolver)
@@ -86,18 +84,22 @@ def test_initializing_again_changes_nothing(cpus_as_tpus: None) -> None:
     assert kept.tolist() == [0.0, 1.0, 2.0]
 
 
-def test_a_tpu_is_asked_for(cpus_as_tpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tpu_is_asked_for(on_cpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TPU_NAME", "local")
     assert initialize_tpu_system().num_tasks == 1
     with pytest.raises(TypeError, match="must be a TPUClusterResolver, got"):
         initialize_tpu_system(SimpleClusterResolver(TWO))  # type: ignore[arg-type]
 
 
-def test_jax_and_the_resolver_must_agree(
-    cpus_as_tpus: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jax_and_the_resolver_must_agree(on_cpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     two = [SimpleNamespace(id=0, process_index=0), SimpleNamespace(id=1, process_index=1)]
     monkeypatch.setattr(jax, "devices", lambda platform: two)
     resolver = TPUClusterResolver("local")
     with pytest.raises(RuntimeError, match=r"of 2 machines.*resolver's is of 1.*a local TPU"):
         devices_of_tpu(resolver, join(resolver.as_workers()))
+
+
+def test_what_joins_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_cluster, "_connect", None)
+    with pytest.raises(TypeError, match="ClusterSpec or a ClusterResolver of drumline.*got 3"):
+        connect_to_cluster(3)  # type: ignore[arg-type]
