@@ -25,6 +25,7 @@ Each "yes" is a test that passed: it trains, evaluates, saves, restores, trains 
 with the same program without a strategy. Synchronous strategies are compared number by number;
 with parameter servers, whose workers go each at its own pace, where training ends is compared. All
 programs are of `drumline.compat.tf`, on CPUs: `tests/support/programs.py`.
+Those of `TPUStrategy` ran on CPU devices in a TPU's place, never on one: [TPUs](../tpus.md).
 
 """
 

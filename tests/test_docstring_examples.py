@@ -13,9 +13,14 @@ import drumline as dl
 
 MODULES = (
     "drumline.config.cache",
+    "drumline.config.cluster",
     "drumline.config.report",
     "drumline.config.settings",
     "drumline.data.dataset",
+    "drumline.distribute.cluster_resolver.tpu.device_assignment",
+    "drumline.distribute.cluster_resolver.tpu.resolver",
+    "drumline.distribute.cluster_resolver.tpu.topology",
+    "drumline.distribute.process_group.start",
     "drumline.distribute.strategies",
     "drumline.distribute.parameter_server.strategy",
     "drumline.distribute.strategy",
@@ -31,6 +36,7 @@ CLASSES = (
     dl.distribute.MultiWorkerMirroredStrategy,
     dl.distribute.experimental.CentralStorageStrategy,
     dl.distribute.OneDeviceStrategy,
+    dl.distribute.TPUStrategy,
 )
 NEEDS = {"Dataset.from_huggingface": "datasets"}
 """What the package in its example is, where drumline does without it."""

@@ -46,6 +46,7 @@ from drumline.distribute.strategies import (
     MirroredStrategy,
     MultiWorkerMirroredStrategy,
     OneDeviceStrategy,
+    TPUStrategy,
 )
 from drumline.distribute.strategy import Strategy, StrategyExtended
 from drumline.distribute.values import DistributedValues, PerReplica, ReduceOp
@@ -85,6 +86,7 @@ __all__ = [
     "ShardedVariable",
     "Strategy",
     "StrategyExtended",
+    "TPUStrategy",
     "ValueContext",
     "Variable",
     "VariableAggregation",

@@ -1,6 +1,7 @@
 """Names that guides write as ``tf.distribute.experimental``."""
 
-from drumline.distribute.cluster_resolver import ClusterResolver
+from drumline.distribute.cluster_resolver import ClusterResolver, TPUClusterResolver
+from drumline.distribute.cluster_resolver.tpu import DeviceAssignment
 from drumline.distribute.collectives.platform import (
     CollectiveCommunication,
     CommunicationImplementation,
@@ -21,6 +22,7 @@ from drumline.distribute.strategies import CentralStorageStrategy
 from drumline.distribute.strategies import (
     MultiWorkerMirroredStrategy as _MultiWorkerMirroredStrategy,
 )
+from drumline.distribute.strategies import TPUStrategy as _TPUStrategy
 
 __all__ = [
     "CentralStorageStrategy",
@@ -31,6 +33,7 @@ __all__ = [
     "Optional",
     "ParameterServerStrategy",
     "PreemptionCheckpointHandler",
+    "TPUStrategy",
     "TerminationConfig",
     "ValueContext",
     "coordinator",
@@ -52,3 +55,19 @@ class MultiWorkerMirroredStrategy(_MultiWorkerMirroredStrategy):
         cluster_resolver: ClusterResolver | None = None,
     ) -> None:
         super().__init__(cluster_resolver, CommunicationOptions.of(communication))
+
+
+class TPUStrategy(_TPUStrategy):
+    """`drumline.distribute.TPUStrategy`, with the arguments of the older name.
+
+    Args:
+        tpu_cluster_resolver: says which machines the TPU has.
+        device_assignment: the cores that compute, one for each replica; by default all.
+    """
+
+    def __init__(
+        self,
+        tpu_cluster_resolver: TPUClusterResolver | None = None,
+        device_assignment: DeviceAssignment | None = None,
+    ) -> None:
+        super().__init__(tpu_cluster_resolver, device_assignment)

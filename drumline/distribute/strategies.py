@@ -1,4 +1,4 @@
-"""The synchronous strategies: one device, a process's devices, the devices of several processes."""
+"""The synchronous strategies: one device, a process's devices, those of several processes, TPUs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import Sharding
 
 from drumline.cpu_kernels import kernels
 from drumline.distribute import global_arrays
-from drumline.distribute.cluster_resolver import ClusterResolver, TFConfigClusterResolver
+from drumline.distribute.cluster_resolver import (
+    ClusterResolver,
+    TFConfigClusterResolver,
+    TPUClusterResolver,
+    tpu,
+)
 from drumline.distribute.collectives import (
     CrossDeviceOps,
     GlooAllReduce,
@@ -30,7 +36,8 @@ from drumline.distribute.collectives.platform import (
     CommunicationImplementation,
     CommunicationOptions,
 )
-from drumline.distribute.process_group import share_memory, start
+from drumline.distribute.process_group import ProcessGroup, share_memory, start
+from drumline.distribute.process_group.start import devices_of_tpu, join_tpu
 from drumline.distribute.replica import register_default_strategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import REPLICA_AXIS
@@ -194,7 +201,88 @@ class CentralStorageStrategy(Strategy):
         return f"{type(self).__name__}([{names}], parameter_device={home!r})"
 
 
-class MultiWorkerMirroredStrategy(Strategy):
+class ProcessGroupStrategy(Strategy):
+    """What the strategies over several processes have in common.
+
+    Args:
+        group: the processes, which this one has joined.
+        devices: the replicas', process by process, as many in each.
+        cross_device_ops: the algorithm that reduces values.
+        step_timeout_seconds: how long a step of several processes may take; None for no limit.
+        check_agreement: see `Strategy`.
+    """
+
+    def __init__(
+        self,
+        group: ProcessGroup,
+        devices: Sequence[jax.Device],
+        *,
+        cross_device_ops: CrossDeviceOps,
+        step_timeout_seconds: float | None,
+        check_agreement: bool,
+    ) -> None:
+        self._group = group
+        self._all_devices = tuple(devices)
+        self._step_limit_seconds = step_timeout_seconds
+        super().__init__(
+            global_arrays.own_devices(self._all_devices),
+            cross_device_ops=cross_device_ops,
+            check_agreement=check_agreement,
+        )
+
+    @property
+    def _step_timeout_seconds(self) -> float | None:
+        return self._step_limit_seconds
+
+    @property
+    def replica_devices(self) -> tuple[jax.Device, ...]:
+        """The devices of all processes, in the order of the cluster.
+
+        Example:
+            >>> len(dl.distribute.MultiWorkerMirroredStrategy().replica_devices) >= 1
+            True
+        """
+        return self._all_devices
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this is the process that writes what is shared, as checkpoints.
+
+        Not in tf.distribute, where it follows from ``cluster_resolver``.
+
+        Example:
+            >>> dl.distribute.MultiWorkerMirroredStrategy().is_chief
+            True
+        """
+        return self._group.is_chief
+
+    def describe(self) -> str:
+        """Return `Strategy.describe`, with the cluster and the algorithm that reduces values.
+
+        Example:
+            >>> print(dl.distribute.MultiWorkerMirroredStrategy().describe())
+            MultiWorkerMirroredStrategy: ...
+              processes: 1 (worker:0), this is worker:0
+        """
+        tasks = ", ".join(self._group.tasks)
+        this = f"  processes: {self._group.num_processes} ({tasks}), this is {self._group.task}"
+        axis = ReplicaAxis(REPLICA_AXIS, self.replica_devices)
+        reduce = f"  all-reduce{self._chosen_reduction}: {self.cross_device_ops.describe(axis)}"
+        return f"{super().describe()}\n{reduce}\n{this}"
+
+    @property
+    def _chosen_reduction(self) -> str:
+        """What the user chose to reduce by, as `describe` adds it."""
+        return ""
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self._group.task} of {self._group.num_processes} processes, "
+            f"{self.num_replicas_in_sync} replicas)"
+        )
+
+
+class MultiWorkerMirroredStrategy(ProcessGroupStrategy):
     """Synchronous training in several processes, on one machine or on many.
 
     Follows ``tf.distribute.MultiWorkerMirroredStrategy``.
@@ -245,65 +333,168 @@ class MultiWorkerMirroredStrategy(Strategy):
     ) -> None:
         self.cluster_resolver = cluster_resolver or TFConfigClusterResolver()
         self.communication_options = CommunicationOptions.of(communication_options)
-        self._group = start(
-            self.cluster_resolver, heartbeat_timeout_seconds=heartbeat_timeout_seconds
-        )
-        alone = self._group.num_processes == 1
-        self._all_devices = tuple(jax.local_devices() if alone else jax.devices())
-        _require_alike(self._all_devices, self._group.tasks)
+        group = start(self.cluster_resolver, heartbeat_timeout_seconds=heartbeat_timeout_seconds)
+        devices = tuple(jax.local_devices() if group.num_processes == 1 else jax.devices())
+        _require_alike(devices, group.tasks)
         super().__init__(
-            jax.local_devices(),
-            cross_device_ops=_cross_device_ops(self.communication_options, self._all_devices),
+            group,
+            devices,
+            cross_device_ops=_cross_device_ops(self.communication_options, devices),
+            step_timeout_seconds=self.communication_options.timeout_seconds,
             check_agreement=check_agreement,
         )
 
     @property
-    def _step_timeout_seconds(self) -> float | None:
-        """`CommunicationOptions.timeout_seconds`."""
-        return self.communication_options.timeout_seconds
+    def _chosen_reduction(self) -> str:
+        return f" ({self.communication_options.implementation.name})"
 
-    @property
-    def replica_devices(self) -> tuple[jax.Device, ...]:
-        """The devices of all processes, in the order of the cluster.
 
-        Example:
-            >>> len(dl.distribute.MultiWorkerMirroredStrategy().replica_devices) >= 1
-            True
-        """
-        return self._all_devices
+class TPUStrategy(ProcessGroupStrategy):
+    """Synchronous training on a TPU: on one machine's, or on a slice of many machines.
 
-    @property
-    def is_chief(self) -> bool:
-        """Whether this is the process that writes what is shared, as checkpoints.
+    Follows ``tf.distribute.TPUStrategy``, for scripts that run on every machine of the TPU: JAX has
+    no remote devices. ``gcloud compute tpus tpu-vm ssh NAME --worker=all --command="python
+    train.py"`` starts one so, and so does a Job on GKE. It is tested with CPU
+    devices in the place of a TPU's, and has never run on one, for want of it (docs/tpus.md).
 
-        Not in tf.distribute, where it follows from ``cluster_resolver``.
+    Create it at the beginning of the program, before anything computes. It joins the TPU's
+    machines, as `drumline.config.experimental_connect_to_cluster` does, and starts JAX on the
+    devices, as `drumline.tpu.experimental.initialize_tpu_system` does: scripts may call both
+    before, or neither. Each device holds a copy of every variable and computes on its share of the
+    global batch; values are reduced over the TPU's own network, by XLA. Processes start, watch one
+    another and fail as those of a `MultiWorkerMirroredStrategy` do.
 
-        Example:
-            >>> dl.distribute.MultiWorkerMirroredStrategy().is_chief
-            True
-        """
-        return self._group.is_chief
+    Replicas are numbered machine by machine.
 
-    def describe(self) -> str:
-        """Return `Strategy.describe`, with the cluster and the algorithm that reduces values.
+    Args:
+        tpu_cluster_resolver: says which machines the TPU has; by default ``TPUClusterResolver()``,
+            which finds the TPU of the machine that it is made on.
+        experimental_device_assignment: the cores that compute, one for each replica; by default
+            all. On one machine replicas are numbered as it says; on several, machine by machine,
+            and as it says within each.
+        experimental_spmd_xla_partitioning: whether XLA divides a program of a replica of several
+            cores; here a replica has one, so it changes nothing.
+        heartbeat_timeout_seconds: how long another machine may be silent before this one ends; it
+            counts if this strategy is what joins the machines.
+        step_timeout_seconds: how long a step of several machines may take before all end, with
+            the stacks of their threads; by default there is no limit.
+        check_agreement: compare the replicas' variables after each training step; see `Strategy`.
 
-        Example:
-            >>> print(dl.distribute.MultiWorkerMirroredStrategy().describe())
-            MultiWorkerMirroredStrategy: ...
-              processes: 1 (worker:0), this is worker:0
-        """
-        tasks = ", ".join(self._group.tasks)
-        this = f"  processes: {self._group.num_processes} ({tasks}), this is {self._group.task}"
-        axis = ReplicaAxis(REPLICA_AXIS, self.replica_devices)
-        chosen = self.communication_options.implementation.name
-        reduce = f"  all-reduce ({chosen}): {self.cross_device_ops.describe(axis)}"
-        return f"{super().describe()}\n{reduce}\n{this}"
+    Raises:
+        NotImplementedError: for replicas of several cores, as for model parallelism.
+        RuntimeError: if JAX has started already and there are several machines, or they do not come
+            in time.
+        TPUNotFoundError: if JAX finds no TPU; the message names the platforms that it has.
+        ValueError: if no TPU is named, or the assignment is none of this TPU's cores, has a core
+            twice, or gives machines different numbers of replicas.
 
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({self._group.task} of {self._group.num_processes} processes, "
-            f"{self.num_replicas_in_sync} replicas)"
+    Example:
+        >>> resolver = dl.distribute.cluster_resolver.TPUClusterResolver("local")
+        >>> try:
+        ...     strategy = dl.distribute.TPUStrategy(resolver)
+        ... except dl.distribute.cluster_resolver.TPUNotFoundError:
+        ...     strategy = dl.distribute.MirroredStrategy()
+        >>> strategy.num_replicas_in_sync >= 1
+        True
+    """
+
+    def __init__(
+        self,
+        tpu_cluster_resolver: TPUClusterResolver | None = None,
+        experimental_device_assignment: tpu.DeviceAssignment | None = None,
+        experimental_spmd_xla_partitioning: bool = False,
+        *,
+        heartbeat_timeout_seconds: int = 25,
+        step_timeout_seconds: float | None = None,
+        check_agreement: bool = False,
+    ) -> None:
+        tpu.require_assignment(experimental_device_assignment)
+        if step_timeout_seconds is not None and step_timeout_seconds <= 0:
+            raise ValueError(
+                f"step_timeout_seconds must be above 0, or None for no limit: "
+                f"{step_timeout_seconds}"
+            )
+        self.cluster_resolver, group = join_tpu(
+            tpu_cluster_resolver, heartbeat_timeout_seconds=heartbeat_timeout_seconds
         )
+        devices = devices_of_tpu(self.cluster_resolver, group)
+        topology = tpu.topology_of_tpus(devices)
+        self.cluster_resolver.set_tpu_topology(topology.serialized())
+        if experimental_device_assignment is not None:
+            devices = tpu.assigned_devices(experimental_device_assignment, devices)
+        super().__init__(
+            group,
+            devices,
+            cross_device_ops=NcclAllReduce(),
+            step_timeout_seconds=step_timeout_seconds,
+            check_agreement=check_agreement,
+        )
+
+    def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:
+        """Return `tensor`, which a replica's one core has.
+
+        Follows ``tf.distribute.TPUStrategy.experimental_assign_to_logical_device``.
+
+        Args:
+            tensor: any value.
+            logical_device_id: 0.
+
+        Raises:
+            NotImplementedError: for another core of a replica.
+
+        Example:
+            >>> strategy.experimental_assign_to_logical_device(kernel, 0)  # doctest: +SKIP
+        """
+        if logical_device_id != 0:
+            raise NotImplementedError(
+                f"experimental_assign_to_logical_device(..., {logical_device_id}): a replica of a "
+                "TPUStrategy has one core, number 0. " + tpu.MODEL_PARALLELISM
+            )
+        return tensor
+
+    def experimental_split_to_logical_devices(
+        self, tensor: Any, partition_dimensions: Sequence[int]
+    ) -> Any:
+        """Return `tensor`, which is in one part on a replica's one core.
+
+        Follows ``tf.distribute.TPUStrategy.experimental_split_to_logical_devices``.
+
+        Args:
+            tensor: an array.
+            partition_dimensions: into how many parts each dimension is divided, 1 for each.
+
+        Raises:
+            NotImplementedError: for several parts.
+            ValueError: if there is not one number for each dimension.
+
+        Example:
+            >>> strategy.experimental_split_to_logical_devices(kernel, [1, 1])  # doctest: +SKIP
+        """
+        rank = len(np.shape(tensor))
+        if len(partition_dimensions) != rank:
+            raise ValueError(
+                f"experimental_split_to_logical_devices(..., {list(partition_dimensions)}): the "
+                f"tensor has {rank} dimensions, and each needs a number of parts."
+            )
+        if any(parts != 1 for parts in partition_dimensions):
+            raise NotImplementedError(
+                f"experimental_split_to_logical_devices(..., {list(partition_dimensions)}): a "
+                "replica of a TPUStrategy has one core. " + tpu.MODEL_PARALLELISM
+            )
+        return tensor
+
+    def experimental_replicate_to_logical_devices(self, tensor: Any) -> Any:
+        """Return `tensor`, of which a replica's one core has the one copy.
+
+        Follows ``tf.distribute.TPUStrategy.experimental_replicate_to_logical_devices``.
+
+        Args:
+            tensor: any value.
+
+        Example:
+            >>> strategy.experimental_replicate_to_logical_devices(kernel)  # doctest: +SKIP
+        """
+        return tensor
 
 
 def _cross_device_ops(options: CommunicationOptions, devices: tuple[Any, ...]) -> CrossDeviceOps:

@@ -11,6 +11,7 @@ import pytest
 import drumline as dl
 from drumline.compat import tf
 from tests.distribute.parameter_server.clusters import cluster_spec
+from tests.tpus import cpus_as_tpus
 
 
 def mirrored():
@@ -101,7 +102,9 @@ def local_tpu():
             lambda: tf.distribute.cluster_resolver.TPUClusterResolver.connect("local"),
             tf.errors.NotFoundError,
         ),
-        (lambda: tf.distribute.TPUStrategy(), NotImplementedError),
+        (lambda: tf.distribute.TPUStrategy(), ValueError),
+        (lambda: tf.distribute.TPUStrategy(local_tpu()), tf.errors.NotFoundError),
+        (lambda: tf.distribute.experimental.TPUStrategy(local_tpu()), tf.errors.NotFoundError),
         (lambda: tf.distribute.cluster_resolver.GCEClusterResolver("p", "z", "g", 1), Exception),
         (
             lambda: tf.distribute.RunOptions(experimental_bucketizing_dynamic_shape=True),
@@ -114,6 +117,23 @@ def test_what_is_not_there_says_what_to_use(make, error):
     with pytest.raises(error, match=r"MirroredStrategy|TF_CONFIG|pad"):
         make()
     assert not isinstance(mirrored(), tf.distribute.TPUStrategy)
+
+
+def test_a_tpu_s_strategy_takes_tensors():
+    with cpus_as_tpus():
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect("local")
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+        two = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=2)
+        strategy = tf.distribute.experimental.TPUStrategy(resolver, device_assignment=two)
+    assert isinstance(strategy, tf.distribute.TPUStrategy)
+    assert type(strategy).__name__ == "TPUStrategy" and strategy.num_replicas_in_sync == 2
+    assert strategy.cluster_resolver is resolver
+    total = strategy.reduce("SUM", strategy.run(lambda x: x * 2, (tf.constant([1, 2]),)), axis=None)
+    assert isinstance(total, tf.Tensor) and total.numpy().tolist() == [4, 8]
+    kernel = tf.constant([[1.0]])
+    assert strategy.experimental_split_to_logical_devices(kernel, [1, 1]) is kernel
+    with pytest.raises(NotImplementedError, match="one core"):
+        strategy.experimental_split_to_logical_devices(kernel, [1, 2])
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ RUN = [
     "docs/start/tour.md",
     "docs/summaries.md",
     "docs/tensorflow_scripts.md",
+    "docs/tpus.md",
 ]
 NOT_RUN = {
     "docs/architecture.md": "shows no program",

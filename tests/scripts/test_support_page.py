@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from scripts import support_page
 from tests.support.table import COLUMNS, ROWS
 
@@ -22,7 +24,10 @@ def test_every_stored_test_is_there_and_every_test_is_stored() -> None:
         assert f'("row", rows_of("{column.removeprefix("test_")}"))' in text
 
 
-def test_a_cell_whose_test_did_not_pass_is_empty(tmp_path: Path) -> None:
+def test_a_cell_whose_test_did_not_pass_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(support_page.EMPTY, "AbsentStrategy", "not yet")
     (row, *_), (column, *_) = ROWS, COLUMNS
     missing = support_page.cell_test(row, column)
     stored = tmp_path / "support.json"
@@ -30,5 +35,6 @@ def test_a_cell_whose_test_did_not_pass_is_empty(tmp_path: Path) -> None:
     stored.write_text(json.dumps({"passed": rest}))
     text = support_page.page(stored)[support_page.PAGE]
     assert "| `OneDeviceStrategy` |  | yes | yes | one device" in text
-    assert "| `TPUStrategy` | | | | drumline has not" in text
+    assert "| `AbsentStrategy` | | | | not yet |" in text
+    assert "two CPU devices in a TPU's place: never run on a TPU |" in text
     assert missing not in text and rest[0] in text

@@ -8,9 +8,9 @@ import pytest
 
 import drumline.compat.tf as tf
 from tests.ports import free_addresses
+from tests.tpus import cpus_as_tpus
 
 GUIDE = "guide/distributed_training.ipynb"
-LATER = f"{GUIDE}: TPUs come later"
 # What Keras 3 says of the guide's spelling.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
 
@@ -63,10 +63,29 @@ def test_communication_options():
     assert strategy.num_replicas_in_sync >= 1
 
 
-@pytest.mark.skip(reason=LATER)
-def test_tpu_strategy():
-    """Section "TPUStrategy"."""
-    tf.distribute.TPUStrategy(tf.distribute.cluster_resolver.TPUClusterResolver(tpu=""))
+def tpu_snippet():
+    cluster_resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="")
+    tf.config.experimental_connect_to_cluster(cluster_resolver)
+    tf.tpu.experimental.initialize_tpu_system(cluster_resolver)
+    return tf.distribute.TPUStrategy(cluster_resolver)
+
+
+def test_tpu_strategy_without_a_tpu(monkeypatch):
+    """Section "TPUStrategy": where it was looked for one, and what else there is."""
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
+    with pytest.raises(ValueError, match="provide a TPU Name.*Looked for it in.*MirroredStrategy"):
+        tpu_snippet()
+    monkeypatch.setenv("TPU_NAME", "local")
+    with pytest.raises(tf.errors.NotFoundError, match="TPUs not found.*JAX has.*MirroredStrategy"):
+        tpu_snippet()
+
+
+def test_tpu_strategy(monkeypatch):
+    """Section "TPUStrategy": with CPU devices in the place of a TPU's."""
+    monkeypatch.setenv("TPU_NAME", "local")
+    with cpus_as_tpus():
+        strategy = tpu_snippet()
+    assert strategy.num_replicas_in_sync == len(tf.config.list_logical_devices("CPU"))
 
 
 def test_central_storage_strategy():

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import drumline.compat.tf as tf
+from tests.tpus import cpus_as_tpus
 
 GUIDE = "guide/distributed_training.ipynb, 2.0"
-LATER = f"{GUIDE}: TPUs come later"
 # What Keras 3 says of the spelling of the time.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`:UserWarning")
 
@@ -75,13 +75,22 @@ def test_multi_worker_mirrored_strategy_with_nccl():
     assert multiworker_strategy.num_replicas_in_sync >= 1
 
 
-@pytest.mark.skip(reason=LATER)
-def test_tpu_strategy():
-    """Section "TPUStrategy"."""
-    cluster_resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="")
-    tf.config.experimental_connect_to_cluster(cluster_resolver)
-    tf.tpu.experimental.initialize_tpu_system(cluster_resolver)
-    tf.distribute.experimental.TPUStrategy(cluster_resolver)
+def test_tpu_strategy(monkeypatch):
+    """Section "TPUStrategy": with CPU devices in the place of a TPU's."""
+    monkeypatch.setenv("TPU_NAME", "local")
+    with cpus_as_tpus():
+        cluster_resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="")
+        tf.config.experimental_connect_to_cluster(cluster_resolver)
+        tf.tpu.experimental.initialize_tpu_system(cluster_resolver)
+        tpu_strategy = tf.distribute.experimental.TPUStrategy(cluster_resolver)
+    assert tpu_strategy.num_replicas_in_sync >= 1
+
+
+def test_tpu_strategy_without_a_tpu(monkeypatch):
+    """Section "TPUStrategy": where it was looked for one, and what else there is."""
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
+    with pytest.raises(ValueError, match="provide a TPU Name.*Looked for it in.*MirroredStrategy"):
+        tf.distribute.cluster_resolver.TPUClusterResolver(tpu="")
 
 
 def test_parameter_server_strategy(monkeypatch):
@@ -197,12 +206,14 @@ def test_estimator(tmp_path):
     assert found["global_step"] == 10 and found["loss"] < 10
 
 
-@pytest.mark.skip(reason=LATER)
-def test_estimator_on_tpus():
-    """Section "Using tf.distribute.Strategy with Estimator (Limited support)": on TPUs."""
-    cluster_resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="")
-    tpu_strategy = tf.distribute.experimental.TPUStrategy(cluster_resolver)
-    tf.estimator.RunConfig(train_distribute=tpu_strategy, eval_distribute=tpu_strategy)
+def test_estimator_on_tpus(monkeypatch):
+    """Section "Using tf.distribute.Strategy with Estimator (Limited support)": on CPUs in place."""
+    monkeypatch.setenv("TPU_NAME", "local")
+    with cpus_as_tpus():
+        cluster_resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="")
+        tpu_strategy = tf.distribute.experimental.TPUStrategy(cluster_resolver)
+    config = tf.estimator.RunConfig(train_distribute=tpu_strategy, eval_distribute=tpu_strategy)
+    assert config.train_distribute is tpu_strategy
 
 
 def test_setting_up_tf_config(monkeypatch):

@@ -12,6 +12,17 @@ import pytest
 import drumline.compat.tf as tf
 from tests.support.programs import PROGRAMS
 from tests.support.table import ROWS, columns_of, in_two_processes, with_parameter_servers
+from tests.tpus import cpus_as_tpus
+
+
+def tpu_of_two_cores() -> Any:
+    """A `TPUStrategy` on two CPU devices in a TPU's place."""
+    with cpus_as_tpus():
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver.connect("local")
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+        cores = tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=2)
+        return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=cores)
+
 
 _HERE = {
     "one_device": lambda: tf.distribute.OneDeviceStrategy("/cpu:1"),
@@ -19,6 +30,7 @@ _HERE = {
         ["/cpu:1", "/cpu:2"]
     ),
     "mirrored": lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]),
+    "tpu": tpu_of_two_cores,
 }
 _TOGETHER = {"multi_worker": in_two_processes, "parameter_server": with_parameter_servers}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from drumline import config, distribute
 from drumline.compat.data.dataset import TensorDataset
+from drumline.compat.distribute.tpu import tpu_or_not_found
 from drumline.compat.distribute.values import DistributedView
 from drumline.compat.keras import boundaries
 from drumline.compat.training.function import TensorFunction
@@ -303,6 +304,53 @@ class OlderMultiWorkerOfTensors(MultiWorkerOfTensors):
         super().__init__(cluster_resolver, communication)
 
 
+class TPUOfTensors(OfTensors, distribute.TPUStrategy):  # type: ignore[misc]
+    """As ``tf.distribute.TPUStrategy``.
+
+    Args:
+        tpu_cluster_resolver: a ``TPUClusterResolver``.
+        experimental_device_assignment: the cores that compute, one for each replica.
+        experimental_spmd_xla_partitioning: changes nothing, as a replica has one core.
+
+    Raises:
+        NotFoundError: if JAX finds no TPU.
+        NotImplementedError: for replicas of several cores.
+        ValueError: if no TPU is named.
+    """
+
+    def __init__(
+        self,
+        tpu_cluster_resolver: Any = None,
+        experimental_device_assignment: Any = None,
+        experimental_spmd_xla_partitioning: bool = False,
+    ):
+        with tpu_or_not_found():
+            super().__init__(
+                tpu_cluster_resolver,
+                experimental_device_assignment,
+                experimental_spmd_xla_partitioning,
+            )
+
+    def experimental_split_to_logical_devices(
+        self, tensor: Any, partition_dimensions: Sequence[int]
+    ) -> Any:
+        """The tensor, which is in one part on a replica's one core."""
+        super().experimental_split_to_logical_devices(unwrap(tensor), partition_dimensions)
+        return tensor
+
+
+class OlderTPUOfTensors(TPUOfTensors):
+    """As ``tf.distribute.experimental.TPUStrategy``.
+
+    Args:
+        tpu_cluster_resolver: a ``TPUClusterResolver``.
+        device_assignment: the cores that compute, one for each replica.
+    """
+
+    def __init__(self, tpu_cluster_resolver: Any = None, device_assignment: Any = None):
+        super().__init__(tpu_cluster_resolver, device_assignment)
+
+
 class ParameterServersOfTensors(OfTensors, distribute.ParameterServerStrategy):  # type: ignore[misc]
     """As ``tf.distribute.ParameterServerStrategy``.
 
@@ -321,10 +369,12 @@ for _strategy in (
     OneDeviceOfTensors,
     MirroredOfTensors,
     MultiWorkerOfTensors,
+    TPUOfTensors,
     ParameterServersOfTensors,
 ):
     _strategy.__name__ = _strategy.__qualname__ = _strategy.__mro__[2].__name__
 OlderMultiWorkerOfTensors.__name__ = "MultiWorkerMirroredStrategy"
+OlderTPUOfTensors.__name__ = "TPUStrategy"
 CentralStorageOfTensors.__name__ = "CentralStorageStrategy"
 
 

@@ -1,6 +1,6 @@
-"""Strategies and resolvers that there is nothing for here, but that scripts ask for.
+"""What there is nothing for here, but that scripts ask for.
 
-They exist so that ``isinstance`` works. Making one raises, with what to use.
+It exists so that ``isinstance`` works. Making one raises, with what to use.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from drumline.distribute.cluster_resolver import ClusterResolver
-from drumline.distribute.strategy import Strategy
 
 
 class GCEClusterResolver(ClusterResolver):
@@ -28,17 +27,3 @@ class GCEClusterResolver(ClusterResolver):
     def cluster_spec(self) -> NoReturn:
         """There is none: it cannot be made."""
         raise NotImplementedError
-
-
-class TPUStrategy(Strategy):
-    """As ``tf.distribute.TPUStrategy``: there for ``isinstance``.
-
-    Raises:
-        NotImplementedError: always.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise NotImplementedError(
-            "tf.distribute.TPUStrategy is not in the look-alike: tf.distribute.MirroredStrategy() "
-            "takes all of JAX's devices, TPUs too."
-        )

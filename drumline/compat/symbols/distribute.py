@@ -19,6 +19,8 @@ AREA = (
         ParameterServersOfTensors=(
             "distribute.ParameterServerStrategy distribute.experimental.ParameterServerStrategy"
         ),
+        TPUOfTensors="distribute.TPUStrategy",
+        OlderTPUOfTensors="distribute.experimental.TPUStrategy",
         CentralStorageOfTensors="distribute.experimental.CentralStorageStrategy",
         ExtendedOfTensors="distribute.StrategyExtended",
         differences={
@@ -34,6 +36,10 @@ AREA = (
             "MultiWorkerOfTensors": (
                 "without GPUs NCCL becomes AUTO, which is shared memory or Gloo, where TensorFlow "
                 "takes its ring"
+            ),
+            "TPUOfTensors": (
+                "the script runs on each of the TPU's machines; a replica has one core; replicas "
+                "are numbered machine by machine"
             ),
             "ParameterServersOfTensors": (
                 "64-bit numbers become 32-bit ones in scheduled functions, and integers that do "
@@ -95,9 +101,8 @@ AREA = (
     ),
     *area(
         _UNAVAILABLE,
-        TPUStrategy="distribute.TPUStrategy distribute.experimental.TPUStrategy",
         GCEClusterResolver="distribute.cluster_resolver.GCEClusterResolver",
-        differences={"TPUStrategy": _RAISES, "GCEClusterResolver": _RAISES},
+        differences={"GCEClusterResolver": _RAISES},
     ),
     *area(
         "drumline.compat.distribute.tpu",

@@ -13,10 +13,13 @@ from drumline.distribute.cluster_resolver.tpu.resolver import (
     register_initializer,
 )
 from drumline.distribute.cluster_resolver.tpu.system import (
+    MODEL_PARALLELISM,
     HardwareFeature,
     TPUNotFoundError,
     TPUSystemMetadata,
+    assigned_devices,
     local_tpu_devices,
+    require_assignment,
     require_tpu_support,
     topology_of_tpus,
     tpu_devices,
@@ -24,6 +27,7 @@ from drumline.distribute.cluster_resolver.tpu.system import (
 from drumline.distribute.cluster_resolver.tpu.topology import Topology
 
 __all__ = [
+    "MODEL_PARALLELISM",
     "DeviceAssignment",
     "DeviceOrderMode",
     "HardwareFeature",
@@ -32,8 +36,10 @@ __all__ = [
     "TPUNotFoundError",
     "TPUSystemMetadata",
     "Topology",
+    "assigned_devices",
     "local_tpu_devices",
     "register_initializer",
+    "require_assignment",
     "require_tpu_support",
     "topology_of_tpus",
     "tpu_devices",

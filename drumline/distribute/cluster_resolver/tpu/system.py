@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from drumline._backend import keep_cpu_platform, may_have_accelerators
+from drumline.distribute.cluster_resolver.tpu.device_assignment import DeviceAssignment
 from drumline.distribute.cluster_resolver.tpu.topology import Topology
 
 
@@ -119,6 +120,75 @@ def topology_of_tpus(devices: Sequence[jax.Device]) -> Topology:
         mesh_shape=places.max(axis=0) + 1,
         device_coordinates=places.reshape(len(counts), -1, 4),
     )
+
+
+MODEL_PARALLELISM = (
+    "drumline computes a replica on one core: for a model larger than a core's memory there is no "
+    "form under TPUStrategy yet."
+)
+"""What is said of replicas of several cores."""
+
+
+def require_assignment(assignment: DeviceAssignment | None) -> None:
+    """Check that replicas of `assignment` have one core each; None is any cores.
+
+    Raises:
+        NotImplementedError: if they have several.
+        TypeError: if it is no assignment.
+    """
+    if assignment is None:
+        return
+    if not isinstance(assignment, DeviceAssignment):
+        raise TypeError(f"A device assignment must be a DeviceAssignment, got {assignment!r}")
+    cores = assignment.num_cores_per_replica
+    if cores != 1:
+        raise NotImplementedError(
+            f"The device assignment gives each replica {cores} cores, for model parallelism. "
+            f"{MODEL_PARALLELISM} Leave computation_shape out of DeviceAssignment.build."
+        )
+
+
+def assigned_devices(
+    assignment: DeviceAssignment, devices: Sequence[jax.Device]
+) -> tuple[jax.Device, ...]:
+    """Return the devices of an assignment's replicas, one process's after another's.
+
+    The rows of a global batch that a process brings are those of its own replicas, which follow
+    one another. So replicas come machine by machine, and as assigned within each.
+
+    Args:
+        assignment: of replicas of one core each.
+        devices: those of the TPU, process by process.
+
+    Raises:
+        NotImplementedError: if replicas have several cores.
+        ValueError: if a core is none of these devices or computes two replicas, or processes have
+            different numbers of replicas.
+    """
+    require_assignment(assignment)
+    at: dict[tuple[int, ...], jax.Device] = {_place(device): device for device in devices}
+    places = [assignment.coordinates(replica, 0) for replica in range(assignment.num_replicas)]
+    for replica, place in enumerate(places):
+        if place not in at:
+            raise ValueError(
+                f"The device assignment has replica {replica} at {list(place)}, where this TPU has "
+                "no core. Build it of the topology that initialize_tpu_system returns."
+            )
+        if places.index(place) != replica:
+            raise ValueError(
+                f"The device assignment has the replicas {places.index(place)} and {replica} both "
+                f"at {list(place)}: a core computes one replica."
+            )
+    found = sorted((at[place] for place in places), key=lambda device: device.process_index)
+    counts = Counter({device.process_index: 0 for device in devices})
+    counts.update(device.process_index for device in found)
+    if len(set(counts.values())) > 1:
+        had = ", ".join(f"process {index} has {count}" for index, count in sorted(counts.items()))
+        raise ValueError(
+            f"The device assignment must give each machine as many replicas: {had}. Leave machines "
+            "out by making a smaller TPU, or by TPUClusterResolver('local') on one of them."
+        )
+    return tuple(found)
 
 
 def system_metadata(job: str) -> TPUSystemMetadata:
