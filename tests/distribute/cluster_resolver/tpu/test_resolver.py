@@ -74,6 +74,12 @@ def test_addresses_of_processes_win_and_their_ports_are_those_of_libtpu(
     assert group_of(resolver.as_workers()).process_index == 2
 
 
+def test_addresses_of_ipv6_stand_in_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "fd00::1,[fd00::2]")
+    monkeypatch.setenv("TPU_WORKER_ID", "0")
+    assert cluster(TPUClusterResolver())["worker"] == ["[fd00::1]:8482", "[fd00::2]:8482"]
+
+
 def test_job_and_coordinator_have_the_names_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "grpc://10.0.0.1:8470,grpc://10.0.0.2")
     resolver = TPUClusterResolver(
@@ -106,7 +112,10 @@ def test_a_local_tpu_has_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "listed", ["unknown:unknown:10.0.0.1,unknown:unknown:10.0.0.2", "10.0.0.1,10.0.0.2"]
 )
-def test_a_tpu_vm_asks_its_metadata_server(metadata: Service, listed: str) -> None:
+def test_a_tpu_vm_asks_its_metadata_server(
+    metadata: Service, listed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which nobody serves
     metadata.answers[f"{ATTRIBUTES}/worker-network-endpoints"] = (200, listed + "\n")
     metadata.answers[f"{ATTRIBUTES}/agent-worker-number"] = (200, "1")
     metadata.answers[f"{ATTRIBUTES}/tpu-env"] = (200, "NODE_ID: 'mine'\nZONE: 'z'\n")
@@ -183,6 +192,18 @@ def test_google_is_asked_for_a_tpu_by_its_name(
     metadata.answers[NODE] = (200, "[]")
     with pytest.raises(ValueError, match=r"\[\], which describes no TPU"):
         resolver.cluster_spec()
+
+
+def test_a_machine_of_another_tpu_asks_google(
+    metadata: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(google_cloud, "_API", metadata.address)
+    metadata.answers[f"{ATTRIBUTES}/tpu-env"] = (200, "NODE_ID: 'mine'")
+    metadata.answers[f"{ATTRIBUTES}/worker-network-endpoints"] = (200, "10.9.9.9")
+    metadata.answers[f"{ATTRIBUTES}/agent-worker-number"] = (200, "0")
+    metadata.answers[NODE] = (200, json.dumps(READY))
+    resolver = TPUClusterResolver("named", "z", "p", credentials="token")
+    assert cluster(resolver)["worker"] == ["10.0.0.1:8482", "10.0.0.2:8482"]
 
 
 class Client:

@@ -45,6 +45,12 @@ def test_devices_come_process_by_process() -> None:
     assert metadata.topology.tpu_device_ordinal_at_coordinates((0, 3, 0, 0)) == 2
 
 
+def test_machines_come_in_order_whatever_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    chips = [chip(0, 1, [1, 0, 0]), chip(1, 0, [0, 0, 0])]
+    monkeypatch.setattr(jax, "devices", {"tpu": chips}.__getitem__)
+    assert [device.process_index for device in tpu_devices()] == [0, 1]
+
+
 def test_a_chip_of_two_cores() -> None:
     topology = topology_of_tpus([chip(n, 0, [0, 0, 0], core=n) for n in range(2)])
     assert topology.mesh_shape.tolist() == [1, 1, 1, 2]

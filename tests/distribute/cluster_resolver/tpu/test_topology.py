@@ -37,6 +37,14 @@ def test_a_serialized_topology_is_the_same() -> None:
         Topology(topology.serialized()[:-1])
 
 
+def test_a_negative_place_is_told_as_it_is() -> None:
+    minus_one = b"\xff" * 9 + b"\x01"
+    coordinates = minus_one + bytes(3)
+    whole = bytes([0x0A, 4, 1, 1, 1, 1, 0x10, 1, 0x18, 1, 0x22, len(coordinates)]) + coordinates
+    with pytest.raises(ValueError, match=r"\[-1, 0, 0, 0\], outside of the mesh"):
+        Topology(whole)
+
+
 @pytest.mark.parametrize("end", range(1, 40))
 def test_bytes_that_are_cut_off_are_refused(end: int) -> None:
     whole = torus(2, 2, 1, 2, tasks=2).serialized()
