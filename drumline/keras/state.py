@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
 
 from drumline._changes import full_name, note
@@ -151,6 +152,7 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
                     [_placed(strategy, *each) for each in zip(part, variables, strict=True)]
                     for part, variables in zip(state, members, strict=True)
                 )
+            state = _each_its_own(state)
             if purge:
                 note_taken_values(self)
                 self._jax_state = dict(zip(names, state, strict=True))
@@ -161,6 +163,22 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
         return state
 
     return get_placed_state
+
+
+def _each_its_own(state: Sequence[Any]) -> tuple[list[Any], ...]:
+    """The state, copies in the place of arrays that it holds twice: a step gives its buffers away.
+
+    At the end of `fit` Keras assigns the averages of an optimizer with ``use_ema`` to the weights.
+    """
+    seen: set[int] = set()
+
+    def own(value: Any) -> Any:
+        if id(value) in seen:
+            return jnp.copy(value)
+        seen.add(id(value))
+        return value
+
+    return tuple([own(value) for value in part] for part in state)
 
 
 def note_state(model: keras.Model, state: Sequence[Any]) -> None:

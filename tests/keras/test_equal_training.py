@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+
+from drumline.distribute import MirroredStrategy
 
 OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
     "EMA": lambda: keras.optimizers.SGD(
@@ -187,3 +190,15 @@ def test_a_train_step_of_ones_own(images: Any, train: Any) -> None:
 
     x, y = images[0], keras.utils.to_categorical(images[1], 5)
     train(build, 4, x, y).assert_same(train(build, 0, x, y))
+
+
+@pytest.mark.parametrize("replicas", [0, 2])
+def test_a_second_fit_after_averages_became_the_weights(replicas: int) -> None:
+    devices = [f"cpu:{number}" for number in range(replicas)]
+    scope = MirroredStrategy(devices).scope() if devices else contextlib.nullcontext()
+    with scope:
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        model.compile(keras.optimizers.SGD(0.05, use_ema=True), "mse")
+    rows = np.ones((8, 4), np.float32), np.ones((8, 2), np.float32)
+    first, second = (model.fit(*rows, batch_size=4, verbose=0).history["loss"] for _ in range(2))
+    assert second < first
