@@ -123,7 +123,7 @@ def _step_that_raises(program: Program) -> int:
 
 GIVEN_FUNCTIONS = (
     *("map", "scan", "flat_map", "interleave", "group_by_window", "filter", "take_while"),
-    *("reduce", "bucket", "with_dataset", "of_dataset"),
+    *("reduce", "bucket", "with_dataset", "of_dataset", "window"),
 )
 
 
