@@ -61,7 +61,12 @@ def test_results_can_be_used_with_variables() -> None:
     assert float(total.value + strategy.gather(np.ones(1), 0)[0]) == 3.0
 
 
-@pytest.fixture(params=[False, True], ids=["compiled", "eager"])
+@pytest.fixture(
+    params=[
+        pytest.param(False, id="compiled"),
+        pytest.param(True, id="eager", marks=pytest.mark.thorough),
+    ]
+)
 def eagerly(request: Any) -> Iterator[None]:
     dl.config.run_functions_eagerly(request.param)
     yield

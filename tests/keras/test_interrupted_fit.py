@@ -52,7 +52,8 @@ CALLS: dict[str, Callable[[keras.Model], Any]] = {
 
 @pytest.mark.parametrize("replicas", [0, 1, 2])
 @pytest.mark.parametrize("call", CALLS)
-def test_at_many_instructions(replicas: int, call: str) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.thorough)])
+def test_at_many_instructions(replicas: int, call: str, every: int) -> None:
     model = _model(_strategy(replicas), steps_per_execution=2)
     for _ in range(2):
         CALLS["fit"](model)
@@ -63,7 +64,7 @@ def test_at_many_instructions(replicas: int, call: str) -> None:
         done = _steps(model)
         assert steps <= done <= steps + at_once, position
         steps = done
-        position += 1 if replicas == 0 else 7
+        position += every if replicas == 0 else 7 * every
     assert position > 300
     CALLS["fit"](model)
     assert _steps(model) > steps
