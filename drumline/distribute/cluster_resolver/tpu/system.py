@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import jax
 import numpy as np
@@ -41,7 +42,13 @@ class TPUSystemMetadata:
 
 
 class HardwareFeature:
-    """What a TPU's hardware has beside its cores, as ``tf.tpu.experimental.HardwareFeature``."""
+    """What a TPU's hardware has beside its cores, as ``tf.tpu.experimental.HardwareFeature``.
+
+    Args:
+        tpu_hardware_feature_proto: a message, or any object, with two integers: its
+            ``embedding_feature`` (0 to 2) and ``num_embedding_devices_per_chip``. None, as of
+            `TPUClusterResolver`, is what drumline uses: it computes embeddings on the cores.
+    """
 
     class EmbeddingFeature(enum.Enum):
         """The kinds of accelerators of embeddings."""
@@ -50,15 +57,19 @@ class HardwareFeature:
         V1 = "V1"
         V2 = "V2"
 
+    def __init__(self, tpu_hardware_feature_proto: Any = None) -> None:
+        self._proto = tpu_hardware_feature_proto
+
     @property
     def embedding_feature(self) -> EmbeddingFeature:
-        """``UNSUPPORTED``: drumline computes embeddings on the cores, whatever else there is."""
-        return HardwareFeature.EmbeddingFeature.UNSUPPORTED
+        """The kind of accelerators of embeddings; ``UNSUPPORTED`` where nothing is known."""
+        number = 0 if self._proto is None else self._proto.embedding_feature
+        return list(HardwareFeature.EmbeddingFeature)[number]
 
     @property
     def num_embedding_devices_per_chip(self) -> int:
-        """How many accelerators of embeddings are used: 0."""
-        return 0
+        """How many accelerators of embeddings a chip has; 0 where nothing is known."""
+        return 0 if self._proto is None else int(self._proto.num_embedding_devices_per_chip)
 
 
 PLATFORM = "tpu"

@@ -9,6 +9,7 @@ import jax
 import pytest
 
 from drumline.distribute.cluster_resolver.tpu import (
+    HardwareFeature,
     TPUNotFoundError,
     local_tpu_devices,
     system,
@@ -86,3 +87,12 @@ def test_a_platform_that_fails_to_start_is_named(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(TPUNotFoundError, match=r"JAX has no devices \(Unable to initialize"):
         tpu_devices()
     assert local_tpu_devices() == []
+
+
+def test_a_chips_accelerators_of_embeddings_are_those_of_the_message() -> None:
+    message = SimpleNamespace(embedding_feature=2, num_embedding_devices_per_chip=4)
+    feature = HardwareFeature(message)
+    assert feature.embedding_feature is HardwareFeature.EmbeddingFeature.V2
+    assert feature.num_embedding_devices_per_chip == 4
+    assert HardwareFeature().embedding_feature is HardwareFeature.EmbeddingFeature.UNSUPPORTED
+    assert HardwareFeature().num_embedding_devices_per_chip == 0
