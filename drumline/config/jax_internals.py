@@ -97,17 +97,23 @@ def _is_ours() -> bool:
 
 
 def _read(
-    module_name: str, cache_key: str, compile_options: Any, backend: Any, executable_devices: Any
+    module_name: str,
+    cache_key: str,
+    compile_options: Any,
+    backend: Any,
+    executable_devices: Any,
+    host_callbacks: Sequence[Any] = (),  # given from jax 0.12 on
 ) -> tuple[Any, int | None]:
+    callbacks = [host_callbacks] if _READS_WITH_CALLBACKS else []
     if _files is None or not _is_ours():
         read: tuple[Any, int | None] = _jax_read(
-            module_name, cache_key, compile_options, backend, executable_devices
+            module_name, cache_key, compile_options, backend, executable_devices, *callbacks
         )
         return read
     key = cache_key + _threads(backend)
     try:
         found: tuple[Any, int | None] = compilation_cache.get_executable_and_time(
-            key, compile_options, backend, executable_devices
+            key, compile_options, backend, executable_devices, *callbacks
         )
     except Exception as error:  # whatever decompressing and XLA's loading raise
         _files.failed(key)
@@ -127,7 +133,7 @@ def _write(
     ours = _is_ours()
     if not ours and not _every_process_writes:
         arguments = (cache_key, compile_time_secs, module_name, backend, executable)
-        _jax_write(*arguments, *([host_callbacks] if _TAKES_CALLBACKS else []))
+        _jax_write(*arguments, *([host_callbacks] if _WRITES_WITH_CALLBACKS else []))
         return
     if host_callbacks:
         return
@@ -176,7 +182,8 @@ def _without_defaults(function: Any) -> list[str]:
     return [name for name, parameter in taken if parameter.default is parameter.empty]
 
 
-_TAKES_CALLBACKS = "host_callbacks" in inspect.signature(_jax_write).parameters
+_READS_WITH_CALLBACKS = "host_callbacks" in inspect.signature(_jax_read).parameters
+_WRITES_WITH_CALLBACKS = "host_callbacks" in inspect.signature(_jax_write).parameters
 for _theirs, _ours in ((_jax_read, _read), (_jax_write, _write), (_jax_file_cache, _file_cache)):
     require_parameters(_theirs, *_without_defaults(_ours))
     if _unknown := set(inspect.signature(_theirs).parameters) - set(
