@@ -68,7 +68,8 @@ def compilation_cache(
 
     ``drumline launch`` does this for the processes that it starts, by the environment variable
     ``DRUMLINE_COMPILATION_CACHE``, unless ``JAX_COMPILATION_CACHE_DIR`` or ``jax.config`` names a
-    directory: that one is then JAX's to look after. Programs with Python callbacks are not kept.
+    directory: that one is then JAX's to look after. Before JAX 0.12, programs with Python callbacks
+    are not kept.
     The programs are run as they are: only you should be able to write to the directory.
 
     Args:
