@@ -47,6 +47,8 @@ class PerReplica(DistributedValues):
         replicas: the same; None for all of them.
         carried: the same; empty where the values are stacked, which then has a row for these too.
         unknown: the same.
+        reductions: the values reduced over the replicas, by the operation, where the step that
+            returned them has done so already.
     """
 
     __array_ufunc__ = None  # numpy leaves operators to this class, which says what to do instead
@@ -64,20 +66,28 @@ class PerReplica(DistributedValues):
         self.replicas = None if replicas is None else tuple(replicas)
         self.carried = dict(carried or {})
         self.unknown = unknown
+        self.reductions: Mapping[ReduceOp, Any] = {}
 
     @classmethod
-    def of_stacked(cls, stacked: Any, replicas: Iterable[int] | None = None) -> PerReplica:
+    def of_stacked(
+        cls,
+        stacked: Any,
+        replicas: Iterable[int] | None = None,
+        reductions: Mapping[ReduceOp, Any] | None = None,
+    ) -> PerReplica:
         """The values that `stacked`, of shape ``(replicas, ...)``, holds along its first axis.
 
         Args:
             stacked: the values of all replicas.
             replicas: the numbers of those that had rows; the others' rows are `carried`.
+            reductions: see the attribute.
         """
         made = cls.__new__(cls)
         PerReplica.__init__(made, (), replicas)
         made._values = None
         made._stacked = stacked
         made._is_stacked = True
+        made.reductions = reductions or {}
         return made
 
     @property

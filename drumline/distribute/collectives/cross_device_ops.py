@@ -320,7 +320,7 @@ class CrossDeviceOps(abc.ABC):
             totals = [total / axis.size for total in totals]
         return tree.unflatten(totals)
 
-    def gathers(self, row: jax.ShapeDtypeStruct, axis: ReplicaAxis) -> bool:
+    def gathers(self, row: jax.ShapeDtypeStruct | jax.Array, axis: ReplicaAxis) -> bool:
         """Whether `gather_rows` is the way to bring such values of the replicas together.
 
         Else XLA does it by its own collectives.
@@ -341,6 +341,22 @@ class CrossDeviceOps(abc.ABC):
             axis: the replicas.
         """
         return lax.all_gather(row, axis.name)
+
+    def gather_results(
+        self, rows: Sequence[jax.Array], axis: ReplicaAxis
+    ) -> Sequence[jax.Array | None]:
+        """Return those of a step's results that cost next to nothing to gather along with it.
+
+        What is reduced after the step then needs no collective of its own.
+
+        Args:
+            rows: what this replica returns.
+            axis: the replicas.
+
+        Returns:
+            For each what `gather_rows` would return, or None.
+        """
+        return [None] * len(rows)
 
     def broadcast(self, values: Any, axis: ReplicaAxis, source: int = 0) -> Any:
         """Return the pytree of arrays that the replica `source` holds, on every replica.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,11 @@ from jax.interpreters import batching, mlir
 from jax.typing import ArrayLike
 
 from drumline._changes import note
-from drumline.distribute.collectives.collective_channels import Channels, channels_here
+from drumline.distribute.collectives.collective_channels import (
+    SMALL_BYTES,
+    Channels,
+    channels_here,
+)
 from drumline.distribute.collectives.cross_device_ops import ReplicaAxis
 from drumline.distribute.collectives.platform import GlooAllReduce
 
@@ -66,7 +71,7 @@ class SharedMemoryAllReduce(GlooAllReduce):
         sums.update(zip(left, others, strict=True))
         return [sums[index] for index in range(len(arrays))]
 
-    def gathers(self, row: jax.ShapeDtypeStruct, axis: ReplicaAxis) -> bool:
+    def gathers(self, row: jax.ShapeDtypeStruct | jax.Array, axis: ReplicaAxis) -> bool:
         """Those that are small, and of real numbers, are gathered in shared memory."""
         if axis.size == 1 or row.dtype not in _WHOLE_BYTES:
             return False
@@ -74,14 +79,37 @@ class SharedMemoryAllReduce(GlooAllReduce):
 
     def gather_rows(self, row: jax.Array, axis: ReplicaAxis) -> jax.Array:
         """Add integers of the row's bits, to which the other replicas give zeros."""
-        channels = channels_here()
-        words = _as_words(row)
-        rows = jnp.zeros((axis.size, words.size), np.int32)
-        rows = lax.dynamic_update_slice_in_dim(rows, words[None], axis.index, 0)
-        channel = None if channels is None else channels.take(rows.nbytes)
-        assert channel is not None, "the program begins with all channels"
-        (rows,) = _call([rows], axis, channel)
+        rows = self._gathered_words(_as_words(row), axis)
+        assert rows is not None, "the program begins with all channels"
         return _of_words(rows, row)
+
+    def gather_results(
+        self, rows: Sequence[jax.Array], axis: ReplicaAxis
+    ) -> Sequence[jax.Array | None]:
+        """The small ones together, such as losses and counts."""
+        gathered: list[jax.Array | None] = [None] * len(rows)
+        most = SMALL_BYTES // axis.size
+        small = [n for n, row in enumerate(rows) if row.nbytes <= most and self.gathers(row, axis)]
+        words = [_as_words(rows[n]) for n in small]
+        while sum(each.nbytes for each in words) > most:
+            words.pop()
+        together = self._gathered_words(jnp.concatenate(words), axis) if words else None
+        if together is not None:
+            ends = itertools.accumulate(each.size for each in words)
+            for n, each, end in zip(small, words, ends, strict=False):
+                gathered[n] = _of_words(together[:, end - each.size : end], rows[n])
+        return gathered
+
+    def _gathered_words(self, words: jax.Array, axis: ReplicaAxis) -> jax.Array | None:
+        """The replicas' words, stacked; None where no channel is left."""
+        channels = channels_here()
+        rows = jnp.zeros((axis.size, words.size), np.int32)
+        channel = None if channels is None else channels.take(rows.nbytes)
+        if channel is None:
+            return None
+        rows = lax.dynamic_update_slice_in_dim(rows, words[None], axis.index, 0)
+        (rows,) = _call([rows], axis, channel)
+        return rows
 
     def bytes_sent(
         self, array: ArrayLike | jax.ShapeDtypeStruct, axis: ReplicaAxis, replica: int

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec
 
 from drumline.data.elements.precision import require_fits
 from drumline.distribute.collectives.collective_channels import allocate_channels, continued
+from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.replica import InProgram
 from drumline.distribute.values import REPLICA_AXIS, PerReplica, ReduceOp
 
@@ -40,12 +41,14 @@ def _reduce(strategy: Strategy, op: ReduceOp, node: Any, axis: int | None) -> An
     if isinstance(node, InProgram) and axis is None:
         return node.reduced(op)
     if isinstance(node, PerReplica):
+        if axis is None and op in node.reductions:
+            return to_local_array(node.reductions[op])
         if not node.is_stacked and axis is None:
             require_alike("reduce", node.values)
         traced = isinstance(node.stacked, jax.core.Tracer)
         if axis is None and strategy.spans_processes and traced and node.replicas is None:
             return _reduce_rows(strategy, op, node.stacked)
-        return strategy._arrays.compute(_reduce_values, (op, axis, _which(node)), _rows(node))
+        return strategy._arrays.compute(reduce_values, (op, axis, _which(node)), _rows(node))
     if axis is not None:
         require_fits(node, f"strategy.reduce({op.name})", "reduce it with numpy")
         reduce = jnp.sum if op is ReduceOp.SUM else jnp.mean
@@ -85,7 +88,8 @@ def _taken(rows: Any, which: tuple[int, ...] | None) -> list[Any]:
     return [rows[index] for index in (range(len(rows)) if which is None else which)]
 
 
-def _reduce_values(op: ReduceOp, axis: int | None, which: Any, rows: Any) -> Any:
+def reduce_values(op: ReduceOp, axis: int | None, which: Any, rows: Any) -> Any:
+    """The replicas' values reduced, of `rows` those that `which` numbers, as `Strategy.reduce`."""
     values = _taken(rows, which)
     if axis is None:
         require_alike("reduce", values)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.sharding import PartitionSpec
 
+from drumline.distribute.collectives import ReplicaAxis
 from drumline.distribute.collectives.collective_channels import allocate_channels
 from drumline.distribute.replica import ReplicaContext, SingleContext, enter_replica_context
 from drumline.distribute.step.arguments import (
@@ -25,9 +26,10 @@ from drumline.distribute.step.arguments import (
 from drumline.distribute.step.compiled_step import CompiledStep, WholeProgram
 from drumline.distribute.step.eager_replicas import run_replicas_sequentially
 from drumline.distribute.step.outputs import joined, unwrap, wrap
+from drumline.distribute.step.reduction import reduce_values
 from drumline.distribute.step.replica_scope import ReplicaScope, has_copies
-from drumline.distribute.values import REPLICA_AXIS, PerReplica
-from drumline.training.keras_internals import Variable
+from drumline.distribute.values import REPLICA_AXIS, PerReplica, ReduceOp
+from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.outbox import Parcels, collecting
 from drumline.training.state_scope import assign_values
 from drumline.training.variable_buffer import VariableBuffer
@@ -57,7 +59,7 @@ class ReplicaProgram(CompiledStep):
     def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
         written_specs = _variable_specs(self.written)
         specs = (written_specs, _variable_specs(self.read), self._array_specs())
-        body = self._on_replicas(self._step, specs, (_CUT, written_specs, _CUT))
+        body = self._on_replicas(self._step, specs, ((_CUT, _WHOLE), written_specs, _CUT))
         outputs: tuple[Any, Any, Parcels] = body(written, read, arrays)
         return outputs
 
@@ -75,7 +77,16 @@ class ReplicaProgram(CompiledStep):
         return self.strategy._arrays.for_program(placed) if spans else placed
 
     def finish(self, outputs: Any) -> Any:
-        return unwrap(outputs, _itself if self._alone else PerReplica.of_stacked)
+        results, reduced = outputs
+        if self._alone:
+            return unwrap(results, _itself)
+        of_results = iter(reduced)
+
+        def held(rows: Any) -> PerReplica:
+            reductions = dict(zip(ReduceOp, next(of_results), strict=False))
+            return PerReplica.of_stacked(rows, reductions=reductions)
+
+        return unwrap(results, held)
 
     @property
     def _alone(self) -> bool:
@@ -96,11 +107,28 @@ class ReplicaProgram(CompiledStep):
             outputs = self._call(context, scope, arrays)
             with scope, enter_replica_context(context):
                 merged = scope.merged(self.written)
+            reduced = self._reduced(outputs)
         new = [
             value[None] if has_copies(variable) else value
             for variable, value in zip(self.written, merged, strict=True)
         ]
-        return outputs, new, outbox.parcels()
+        return (outputs, reduced), new, outbox.parcels()
+
+    def _reduced(self, outputs: Any) -> list[list[jax.Array]]:
+        """By each `ReduceOp` the results that cost next to nothing to gather along with the step.
+
+        A `Strategy.reduce` between processes then is no program and no collective of its own.
+        Within another program there is nothing to save: what is reduced there is part of it.
+        """
+        results = jax.tree.leaves(outputs)
+        if not self.strategy.spans_processes or get_stateless_scope() is not None:
+            return [[] for _ in results]
+        axis = ReplicaAxis(REPLICA_AXIS, self.strategy.replica_devices)
+        gathered = self.strategy.cross_device_ops.gather_results([row[0] for row in results], axis)
+        return [
+            [] if rows is None else [reduce_values(op, None, None, rows) for op in ReduceOp]
+            for rows in gathered
+        ]
 
     def _call(self, context: ReplicaContext, scope: ReplicaScope, arrays: Sequence[Any]) -> Any:
         local = [array[0] if cut else array for array, cut in zip(arrays, self._cut, strict=True)]

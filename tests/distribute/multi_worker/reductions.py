@@ -93,6 +93,12 @@ def member(fault: bool = False) -> None:
     if fault:
         return _end_in_a_reduction(strategy, rank)
     facts = {"combined": combined(strategy), "totals": totals(strategy, rank)}
+    if os.environ.get("DRUMLINE_SHARED_MEMORY") == "0":
+        pass  # by messages each reduction is one of all processes
+    elif rank == 1:
+        facts["alone"] = reduced_alone(strategy)
+    else:
+        counted(strategy)
     print(json.dumps({"facts": facts}), flush=True)
 
 
@@ -119,6 +125,24 @@ def totals(strategy: dl.distribute.Strategy, rank: int) -> list[list[float]]:
     return found
 
 
+def counted(strategy: dl.distribute.Strategy) -> Any:
+    """What a step returns: more than goes along with it, and then small values."""
+
+    def step() -> Any:
+        own = dl.distribute.get_replica_context().replica_id_in_sync_group + 1
+        large = jax.numpy.full((LARGE,), own, np.float32)
+        return {"large": large, "loss": large[0] / 8, "right": own, "is_first": own == 1}
+
+    return strategy.run(step)
+
+
+def reduced_alone(strategy: dl.distribute.Strategy) -> list[float]:
+    """The small values reduced by one process, while the others call nothing."""
+    values = counted(strategy)
+    names = ("loss", "right", "is_first")
+    return [float(strategy.reduce(op, values[name])) for name in names for op in ("SUM", "MEAN")]
+
+
 def value_of(strategy: dl.distribute.Strategy, value: Any) -> Any:
     """The replicas' numbers as arrays that can be joined."""
     return strategy.run(lambda x: x[None], args=(value,))
@@ -126,11 +150,11 @@ def value_of(strategy: dl.distribute.Strategy, value: Any) -> Any:
 
 def _end_in_a_reduction(strategy: dl.distribute.Strategy, rank: int) -> None:
     value = strategy.experimental_distribute_values_from_function(lambda _: np.float32(1))
-    value = strategy.run(lambda x: x + 1, args=(value,))
+    value = strategy.run(lambda x: x[None] + 1, args=(value,))
     for number in range(100):
         if number == FATAL:
             print(json.dumps({"facts": {"reduces": number}, "time": time.time()}), flush=True)
         if number == FATAL and rank == 1:
             time.sleep(1.0)  # the others wait in their reduction meanwhile
             os.kill(os.getpid(), signal.SIGKILL)
-        float(strategy.reduce("SUM", value))
+        float(strategy.reduce("SUM", value, axis=0))

@@ -96,6 +96,15 @@ def test_steps_and_reductions_in_turns(
             assert found == [total, 3000 * total * replicas, total, number + replicas - 1]
 
 
+@pytest.mark.parametrize(("name", "replicas"), [("2", 2), ("3", 3), ("2x2", 4)])
+def test_a_step_has_reduced_its_small_results(
+    ended: dict[str, list[Ended]], name: str, replicas: int
+) -> None:
+    total = replicas * (replicas + 1) / 2
+    expected = [total / 8, total / 8 / replicas, total, total / replicas, 1, 1 / replicas]
+    np.testing.assert_allclose(ended[name][1].facts["alone"], expected, rtol=1e-7)
+
+
 def test_a_process_that_is_killed_meanwhile_is_named(ended: dict[str, list[Ended]]) -> None:
     survivor, killed, other = ended["killed"]
     assert killed.status == -9
