@@ -111,7 +111,7 @@ class _Evaluation:
                 self._check_division(eqn, operands)
             return self.run(inner.jaxpr, inner.consts, operands)
         if name in ("div", "rem"):
-            self._check_division(eqn, operands)
+            operands = self._divisible(eqn, operands)
         elif name == "dynamic_slice" and _from_indexing(eqn):
             self._check_slice(eqn, operands)
         elif name == "gather" and "PROMISE" in str(eqn.params["mode"]):
@@ -125,14 +125,29 @@ class _Evaluation:
         flag = self.guards.add(kind, f"{message} at {line}" if line else message)
         self.flag = jnp.where((self.flag == 0) & jnp.any(bad), jnp.int32(flag), self.flag)
 
-    def _check_division(self, eqn: jex.JaxprEqn, operands: list[Any]) -> None:
+    def _check_division(self, eqn: jex.JaxprEqn, operands: list[Any]) -> Any:
+        """Where the divisor is zero; None if it is nowhere."""
         divisor = operands[1]
         aval: Any = eqn.invars[1].aval
         if not np.issubdtype(aval.dtype, np.integer):
-            return
+            return None
         if not isinstance(divisor, jax.core.Tracer) and np.all(np.asarray(divisor) != 0):
-            return
-        self._fail_where(divisor == 0, ZeroDivisionError, "integer division by zero", eqn)
+            return None
+        is_zero = divisor == 0
+        self._fail_where(is_zero, ZeroDivisionError, "integer division by zero", eqn)
+        return is_zero
+
+    def _divisible(self, eqn: jex.JaxprEqn, operands: list[Any]) -> list[Any]:
+        """The operands of a division, checked.
+
+        Where the divisor is zero the row has failed, and nobody sees what comes of it. XLA's
+        compiler divides what is constant, and ends the process at a zero.
+        """
+        is_zero = self._check_division(eqn, operands)
+        if is_zero is None:
+            return operands
+        dividend, divisor = operands
+        return [dividend, jnp.where(is_zero, jnp.ones_like(divisor), divisor)]
 
     def _check_slice(self, eqn: jex.JaxprEqn, operands: list[Any]) -> None:
         array, starts = operands[0], operands[1:]

@@ -1,5 +1,6 @@
 """Errors come in their element's place and say which element it is."""
 
+import operator
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,21 @@ def test_integer_division_by_zero_in_a_compiled_map():
     assert found[3].element_index == 3
     assert "test_element_errors.py" in str(found[3])
     assert isinstance(events(Dataset.range(2).map(lambda v: 7 % v))[0], ZeroDivisionError)
+
+
+@pytest.mark.parametrize("divide", [operator.floordiv, operator.mod])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_a_division_of_constants_by_zero(divide, dtype):
+    """XLA's compiler evaluates it, at which the process would end."""
+    rows = Dataset.from_tensor_slices(np.ones((3, 0), dtype))
+
+    def divided(row):
+        return divide(row.sum(dtype=dtype) + np.dtype(dtype).type(3), np.dtype(dtype).type(0))
+
+    scanned = rows.scan(np.zeros((), dtype), lambda total, row: (divided(row), row))
+    for ds in (rows.map(divided), scanned, rows.filter(lambda row: divided(row) > 0)):
+        found = events(ds)
+        assert isinstance(found[0], ZeroDivisionError), found
 
 
 def test_index_out_of_bounds_in_a_compiled_map():
