@@ -6,6 +6,7 @@ CARGO ?= $(firstword $(shell command -v cargo 2>/dev/null) $(wildcard $(HOME)/.c
 VENV := .venv
 OLDEST := .venv-oldest
 REFERENCE := .venv-reference
+LIBTPU := .libtpu
 INPUTS := pyproject.toml rust/Cargo.toml rust/Cargo.lock rust/build.rs \
 	$(shell find rust/src -name '*.rs')
 PYTEST := -m pytest -n 2 --dist loadfile -q
@@ -14,7 +15,7 @@ QUICK := -m "not thorough"
 JPEG_BENCH := rust/bench/Cargo.toml
 
 .PHONY: bench-jpeg demo test test-thorough test-keras test-tutorials test-oldest test-newest-python test-newest-essential lint \
-	lint-rust test-rust test-reference fuzz coverage bench docs install install-oldest \
+	lint-rust test-rust test-reference test-tpu fuzz coverage bench docs install install-oldest \
 	install-reference clean
 
 demo: install
@@ -46,6 +47,12 @@ WITH_REFERENCE := tests/differential tests/data/test_tf_data_names.py \
 	$(wildcard tests/test_*_like_tf*.py tests/*/test_*like_tf*.py)
 test-reference: $(REFERENCE)/.installed
 	$(REFERENCE)/bin/python $(PYTEST) $(QUICK) $(WITH_REFERENCE)
+
+# Steps compiled for a TPU that is not there, by libtpu. It lies beside the environment: in it, JAX
+# would look for a TPU in all other tests.
+WITH_LIBTPU := JAX_PLATFORMS=cpu PYTHONPATH=$(CURDIR)/$(LIBTPU) $(VENV)/bin/python
+test-tpu: $(LIBTPU)/.installed
+	$(WITH_LIBTPU) -m pytest -q tests/compiled_for_tpus
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/compiler \
@@ -151,6 +158,13 @@ $(REFERENCE)/.installed: $(VENV)/.installed
 	PATH="$(dir $(CARGO)):$$PATH" $(REFERENCE)/bin/python -m pip install -q -e '.[dev,reference]'
 	touch $@
 
+# The release that the installed jax asks for.
+$(LIBTPU)/.installed: $(VENV)/.installed
+	rm -rf $(LIBTPU)
+	$(VENV)/bin/python -c 'from importlib.metadata import requires; print(*(each.partition(";")[0] for each in requires("jax") if each.startswith("libtpu")))' \
+		| xargs $(VENV)/bin/python -m pip install -q --no-deps --target $(LIBTPU)
+	touch $@
+
 .PHONY: check-tools
 check-tools:
 	@test -n "$(PYTHON)" || { echo "drumline needs Python 3.11 or newer: install one, or name it\
@@ -159,4 +173,4 @@ check-tools:
  install Rust with rustup or your system's packages." >&2; exit 1; }
 
 clean:
-	rm -rf --one-file-system $(VENV) $(OLDEST) $(REFERENCE) .newest rust/target drumline/_core*.so
+	rm -rf --one-file-system $(VENV) $(OLDEST) $(REFERENCE) $(LIBTPU) .newest rust/target drumline/_core*.so

@@ -36,6 +36,7 @@ from drumline.distribute.collectives.collective_channels import (
     ChannelRange,
     allocate_channels,
 )
+from drumline.distribute.collectives.devices import is_local
 from drumline.distribute.values import REPLICA_AXIS, PerReplica
 from drumline.training.jax_internals import current_trace, is_staged
 
@@ -108,8 +109,7 @@ def joined_rows(rows: Sequence[Any], mesh: Mesh) -> jax.Array:
 
 def own_devices(devices: tuple[jax.Device, ...]) -> tuple[jax.Device, ...]:
     """Those of `devices` that are this process's, in their order."""
-    process = jax.process_index()
-    return tuple(device for device in devices if device.process_index == process)
+    return tuple(device for device in devices if is_local(device))
 
 
 def _parts(value: jax.Array) -> list[jax.Array]:

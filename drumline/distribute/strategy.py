@@ -103,7 +103,7 @@ class Strategy:
         check_agreement: bool = False,
     ) -> None:
         self.cross_device_ops = resolve_cross_device_ops(cross_device_ops)
-        self._devices = resolve_devices(devices)
+        self._devices = self._resolved(devices)
         self.check_agreement = check_agreement
         self._mesh = global_arrays.mesh_of(self.replica_devices)
         self.cross_device_ops.check(ReplicaAxis(REPLICA_AXIS, self.replica_devices))
@@ -598,6 +598,10 @@ class Strategy:
                 f"  values are reduced: {self._describe_reduction()}",
             ]
         )
+
+    def _resolved(self, devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
+        """The devices that the constructor was given."""
+        return resolve_devices(devices)
 
     @property
     def _default_device(self) -> jax.Device:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
@@ -28,13 +29,28 @@ def local_devices() -> list[jax.Device]:
     return devices
 
 
+@functools.lru_cache(maxsize=4096)
+def is_local(device: jax.Device) -> bool:
+    """Whether this process can hold arrays on a device.
+
+    It cannot on those of other processes, nor on those of a topology that programs are compiled
+    for, whichever process these are of.
+    """
+    return device in _local_devices_of(device.platform)
+
+
 def device_name(device: jax.Device) -> str:
-    """The short name of a device, as ``"cpu:1"``; ``"/task:2/cpu:1"`` in another process."""
-    if device.process_index == jax.process_index():
+    """The short name of a device, as ``"cpu:1"``; ``"/task:2/cpu:1"`` in another process.
+
+    A device that is not there, of a topology, has JAX's name.
+    """
+    if is_local(device):
         siblings = _local_devices_of(device.platform)
         return f"{device.platform}:{siblings.index(device)}"
     process = device.process_index
-    siblings = [d for d in jax.devices(device.platform) if d.process_index == process]
+    siblings = [d for d in _devices_of(device.platform) if d.process_index == process]
+    if device not in siblings:
+        return str(device)
     return f"/task:{process}/{device.platform}:{siblings.index(device)}"
 
 
@@ -52,8 +68,10 @@ def resolve_device(spec: DeviceLike) -> jax.Device:
         TypeError: if `spec` is neither a string nor a JAX device.
     """
     if isinstance(spec, jax.Device):
-        if spec.process_index != jax.process_index():
-            raise ValueError(f"Device {spec} belongs to another process. {_inventory()}")
+        if not is_local(spec):
+            raise ValueError(
+                f"Device {spec} belongs to another process, or is not there. {_inventory()}"
+            )
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"A device is a string or a jax.Device, not {type(spec).__name__}: {spec}")
@@ -107,6 +125,13 @@ def _local_devices_of(kind: str) -> list[jax.Device]:
     try:
         return list(jax.local_devices(backend=kind))
     except RuntimeError:  # JAX's way to say that it has no such backend
+        return []
+
+
+def _devices_of(kind: str) -> list[jax.Device]:
+    try:
+        return list(jax.devices(kind))
+    except RuntimeError:
         return []
 
 

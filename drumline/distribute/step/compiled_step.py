@@ -30,6 +30,7 @@ from drumline.distribute.collectives.collective_channels import (
     ChannelRange,
     channels_here,
 )
+from drumline.distribute.collectives.devices import is_local
 from drumline.distribute.global_arrays import RepeatedMoves
 from drumline.distribute.process_group import watch_pending, watchdog
 from drumline.distribute.step.arguments import ArgumentSpec
@@ -65,7 +66,7 @@ def in_flight_of(variable: Any) -> InFlight | None:
 def sends_parcels(strategy: Strategy) -> bool:
     """Whether what a strategy's steps deliver is sent by this process, as it has replica 0."""
     first = strategy.replica_devices[0]
-    return not strategy.spans_processes or first.process_index == jax.process_index()
+    return not strategy.spans_processes or is_local(first)
 
 
 class InFlight:
@@ -90,7 +91,7 @@ class InFlight:
     def __init__(
         self, devices: Sequence[jax.Device], *, timeout_seconds: float | None = None
     ) -> None:
-        self._spans = any(d.process_index != jax.process_index() for d in devices)
+        self._spans = not all(map(is_local, devices))
         on_cpus = len(devices) > 1 and devices[0].platform == "cpu"
         self._most = 1 if on_cpus else 2 if self._spans else 0
         self.timeout_seconds = timeout_seconds
@@ -161,6 +162,11 @@ class NumberedPrograms:
     def alone(self, *arguments: Any) -> Any:
         """Run it by itself; the buffers of the first argument are given away."""
         return self._alone(*arguments)
+
+    def lowered(self, *arguments: Any) -> jax.stages.Lowered:
+        """The program of `alone` for shapes that say where the arrays lie; nothing runs."""
+        lowered: jax.stages.Lowered = self._alone.lower(*arguments)
+        return lowered
 
     def jaxpr(self, *arguments: Any) -> Any:
         """The program as `inside` would run it outside of all programs."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline.distribute.collectives import ReplicaAxis
 from drumline.distribute.collectives.collective_channels import allocate_channels
@@ -75,6 +75,28 @@ class ReplicaProgram(CompiledStep):
             return array
         placed = self.strategy._arrays.place_replicated(array)
         return self.strategy._arrays.for_program(placed) if spans else placed
+
+    def lowered(self, arrays: Sequence[Any]) -> jax.stages.Lowered:
+        """The program for arguments as `arrays`, lowered for the replicas' devices; nothing runs.
+
+        Variables are found as when it runs, and their shapes taken. So it serves devices that are
+        not there, and arrays whose values do not matter.
+        """
+        self._compile(arrays)
+        mesh = self.strategy.mesh
+
+        def shapes(values: Sequence[Any], specs: Sequence[PartitionSpec]) -> list[Any]:
+            return [
+                jax.ShapeDtypeStruct(
+                    tuple(value.shape), value.dtype, sharding=NamedSharding(mesh, spec)
+                )
+                for value, spec in zip(values, specs, strict=True)
+            ]
+
+        written, read = (
+            shapes(group, _variable_specs(group)) for group in (self.written, self.read)
+        )
+        return self._programs.lowered(written, read, shapes(arrays, self._array_specs()))
 
     def finish(self, outputs: Any) -> Any:
         results, reduced = outputs

@@ -353,6 +353,19 @@ class TrainStep:
             self._require_agreement(state, differs)
         return WithParcels(logs, parcels), state
 
+    def lowered(self, state: Any, batch: Any) -> jax.stages.Lowered:
+        """The program that a call runs, lowered for the strategy's devices; nothing runs.
+
+        Args:
+            state: shapes of what a call takes.
+            batch: shapes of a batch that splits evenly.
+        """
+        if not self._must_see_whole:
+            with contextlib.suppress(NeedsGlobalBatch):
+                return self._per_replica.lowered(state, batch)
+        whole: jax.stages.Lowered = self._whole._cut.lower(state, batch)
+        return whole
+
     def _whole_step(self, state: Any, batch: Any) -> Any:
         with readable_optimizer(self._model, state[2]):
             return self._model.train_step(state, batch)

@@ -1,0 +1,191 @@
+"""`PlannedStrategy`: replicas on devices that are not there, for which steps are compiled.
+
+XLA compiles a program for a TPU without one: ``jax.experimental.topologies`` describes its devices
+by the library ``libtpu``. A strategy over such devices traces and lowers steps as any other does,
+and what is created lies on this process's CPU, from which nothing ever goes to the devices. So no
+step runs: `lowered_step` gives the program of one of `Strategy.run`, and
+`drumline.keras.step.TrainStep.lowered` that of `fit`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import jax
+from jax.experimental import topologies
+from jax.sharding import NamedSharding, PartitionSpec, Sharding
+
+from drumline.distribute import global_arrays
+from drumline.distribute.collectives import CrossDeviceOps, NcclAllReduce
+from drumline.distribute.collectives.devices import DeviceLike
+from drumline.distribute.step.arguments import flatten_arguments, is_regular
+from drumline.distribute.step.compiled_step import InFlight
+from drumline.distribute.step.replica_programs import ReplicaProgram
+from drumline.distribute.step.run import RunOptions
+from drumline.distribute.strategy import Strategy
+
+_BEFORE_JAX = {
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "true",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+}
+
+
+def tpu_environment() -> dict[str, str]:
+    """Return what a process's environment has to hold before JAX starts, to use `tpu_topology`.
+
+    Without it libtpu asks Google Cloud's metadata server, and ends the process if another one of
+    the machine has loaded it.
+    """
+    return dict(_BEFORE_JAX)
+
+
+def tpu_topology(name: str) -> tuple[jax.Device, ...]:
+    """Return the devices of a TPU that is not there, one machine's after another's.
+
+    Args:
+        name: a kind of TPU and its chips along each axis, as ``"v5e:2x4"``.
+
+    Raises:
+        RuntimeError: if the environment was not set (`tpu_environment`).
+        ValueError: if libtpu is not installed, or knows no such topology.
+    """
+    missing = [key for key in _BEFORE_JAX if key not in os.environ]
+    if missing:
+        raise RuntimeError(
+            f"To compile for a TPU that is not there, {' and '.join(missing)} must be set before "
+            "JAX starts: put drumline.plan.planned_strategy.tpu_environment() into the environment "
+            "of a new process."
+        )
+    try:
+        devices = topologies.get_topology_desc(name, "tpu").devices
+    except Exception as error:  # JAX and libtpu raise several kinds
+        raise ValueError(
+            f"No topology {name!r} of TPUs: {error}. Names are as 'v5e:2x4', and the package "
+            "libtpu must be installed (pip install 'drumline[plan]')."
+        ) from error
+    return tuple(sorted(devices, key=lambda device: (device.process_index, device.id)))
+
+
+class _Arrays(global_arrays.ReplicaArrays):
+    """As of a strategy whose programs take copies on all replicas of what is on another device."""
+
+    @property
+    def program_sharding(self) -> Sharding:
+        strategy = self._strategy
+        return NamedSharding(strategy.mesh, PartitionSpec())
+
+
+class PlannedStrategy(Strategy):
+    """Replicas on devices that are not there; variables lie on this process's first CPU device.
+
+    Models and variables are made in its scope as in that of any other strategy. Their values are
+    this process's own, and its steps are compiled and not run. Variables with a value for each
+    replica (``ON_READ``) are not possible.
+
+    Args:
+        devices: of a topology, one for each replica.
+        cross_device_ops: the algorithm that reduces values; by default the platform's own.
+        check_agreement: let steps compare the replicas' variables; see `Strategy`.
+
+    Raises:
+        ValueError: without devices.
+    """
+
+    def __init__(
+        self,
+        devices: Iterable[jax.Device],
+        *,
+        cross_device_ops: CrossDeviceOps | None = None,
+        check_agreement: bool = False,
+    ) -> None:
+        self._here = jax.local_devices(backend="cpu")[0]
+        super().__init__(
+            devices,
+            cross_device_ops=cross_device_ops or NcclAllReduce(),
+            check_agreement=check_agreement,
+        )
+        self._arrays = _Arrays(self)
+        self._in_flight = InFlight((self._here,))
+
+    def _resolved(self, devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
+        found: tuple[Any, ...] = tuple(devices)
+        if not found:
+            raise ValueError("A PlannedStrategy needs devices of a topology, got none.")
+        return found
+
+    @property
+    def variable_sharding(self) -> Sharding:
+        """This process's first CPU device."""
+        return global_arrays.copies_on((self._here,))
+
+    @property
+    def local_replica_devices(self) -> tuple[jax.Device, ...]:
+        """This process's first CPU device, which stands for the replicas'."""
+        return (self._here,)
+
+    @property
+    def local_replica_ids(self) -> list[int]:
+        """The first replica's."""
+        return [0]
+
+    @property
+    def num_processes(self) -> int:
+        """1: this one."""
+        return 1
+
+    @property
+    def process_index(self) -> int:
+        """0: this one's."""
+        return 0
+
+    @property
+    def spans_processes(self) -> bool:
+        """False: no other process takes part in compiling."""
+        return False
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        options: RunOptions | None = None,
+    ) -> NoReturn:
+        """Refuse: no step can run.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            f"{self!r} has devices that are not there, so its steps cannot run. `lowered_step` "
+            "gives the program."
+        )
+
+    def __repr__(self) -> str:
+        devices = self.replica_devices
+        return f"{type(self).__name__}({len(devices)} x {devices[0].device_kind})"
+
+
+def lowered_step(
+    strategy: PlannedStrategy, fn: Callable[..., Any], args: Sequence[Any]
+) -> jax.stages.Lowered:
+    """Return the program of ``strategy.run(fn, args)``, lowered for the strategy's devices.
+
+    Args:
+        strategy: whose replicas run the step.
+        fn: the step.
+        args: its arguments, of which values for each replica are a `PerReplica` of a stacked array.
+
+    Raises:
+        ValueError: for values of other forms.
+    """
+    form, arrays = flatten_arguments(args, {})
+    if not is_regular(form.treedef):
+        raise ValueError(
+            "lowered_step takes values that have the same shape on each replica, stacked: "
+            "PerReplica.of_stacked(array)."
+        )
+    return ReplicaProgram(strategy, fn, form).lowered(arrays)
