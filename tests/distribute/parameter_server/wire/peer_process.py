@@ -82,15 +82,16 @@ def busy(address: str, token: str) -> None:
 
 
 def fork(address: str, token: str) -> None:
-    """Has a child that does nothing, and says which one."""
+    """Has a connection, and a child that does nothing; says which one."""
     from drumline.distribute.parameter_server.wire import Connection
 
     connection = Connection(address, token=token)
     child = os.fork()
     if child == 0:
         time.sleep(600)
+    connection.call("echo", {})
     print(child, flush=True)
-    connection.call("hang", {})
+    time.sleep(600)
 
 
 if __name__ == "__main__":
