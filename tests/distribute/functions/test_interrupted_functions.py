@@ -11,10 +11,11 @@ import drumline as dl
 from tests.interruptions import interrupted_at
 
 
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("assigned", [True, False])
-def test_at_every_instruction(replicas: int, compiled: bool, assigned: bool) -> None:
+def test_at_many_instructions(replicas: int, compiled: bool, assigned: bool, every: int) -> None:
     strategy = dl.distribute.MirroredStrategy([f"cpu:{i}" for i in range(replicas)])
     with strategy.scope():
         first = dl.Variable(np.zeros(3, np.float32), aggregation="mean")
@@ -37,7 +38,7 @@ def test_at_every_instruction(replicas: int, compiled: bool, assigned: bool) -> 
         assert done in (steps, steps + 1), position
         np.testing.assert_array_equal(first.numpy(), np.full(3, done, np.float32))
         steps = done
-        position += 1
+        position += every
         if assigned:  # what a user does between steps
             second.assign(second)
             first.assign(first.value)
