@@ -48,11 +48,14 @@ def small(topology: Topology, loop: Loop) -> Job:
                 fault("kill all", "step", 13),
             ],
         ),
-        ("mirrored", "fit", [fault("term", "save", 4), fault("kill", "step", 11)]),
-        (
-            "servers",
-            "custom",
+        pytest.param(
+            *("mirrored", "fit", [fault("term", "save", 4), fault("kill", "step", 11)]),
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            *("servers", "custom"),
             [fault("kill", "step", 5, "ps:0"), fault("kill launcher", "step", 11)],
+            marks=pytest.mark.thorough,
         ),
     ],
 )
