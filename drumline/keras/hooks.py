@@ -53,12 +53,24 @@ def _when_a_model_is_made() -> None:
         state.create_eagerly,
         "a layer built in an eager step gets values at once; Keras defers them in such a scope",
     )
-    for name in ("_initialize", "_initialize_with_initializer"):
+    replace_method(
+        variable,
+        "_initialize",
+        state.create_on_servers,
+        "in the scope of a parameter-server strategy variables are created on the servers",
+    )
+    replace_method(
+        variable,
+        "_initialize_with_initializer",
+        lambda initialize: state.create_on_servers(state.initialize_by_few_programs(initialize)),
+        "in a strategy's scope variables are created on the servers, or with few programs",
+    )
+    for name in ("normal", "truncated_normal", "uniform"):
         replace_method(
-            variable,
+            internals.backend_random,
             name,
-            state.create_on_servers,
-            "in the scope of a parameter-server strategy variables are created on the servers",
+            state.draw_by_size,
+            "a strategy's variables are initialized by programs for few sizes, not for each shape",
         )
     for owner in (optimizer, keras.random.SeedGenerator):
         replace_method(

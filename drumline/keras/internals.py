@@ -22,6 +22,7 @@ _NAMES = {
     "keras.src.backend.common.name_scope": ["current_path"],
     "keras.src.backend.jax.core": ["Variable"],
     "keras.src.backend.jax.nn": ["moments"],
+    "keras.src.backend.jax.random": ["normal", "truncated_normal", "uniform"],
     "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer", "_distribute_data"],
     "keras.src.distribution.distribution_lib": ["distribution"],
     "keras.src.optimizers.base_optimizer": ["BaseOptimizer"],
@@ -56,7 +57,7 @@ _METHODS = {
     ],
     "Trainer": ["_compute_loss", "_symbolic_build", "compute_loss", "compute_metrics"],
     "JAXEpochIterator": ["_enumerate_iterator", "_get_iterator", "_interrupted_warning"],
-    "Variable": ["_direct_assign", "_initialize"],
+    "Variable": ["_direct_assign", "_initialize", "_initialize_with_initializer"],
     "BaseOptimizer": ["apply", "apply_gradients", "stateless_apply"],
     "BatchNormalization": ["_moments"],
 }
@@ -94,6 +95,7 @@ pythonify_logs = _found["pythonify_logs"]
 raise_unsupported_arg = _found["raise_unsupported_arg"]
 train_validation_split = _found["train_validation_split"]
 keras_distribution = _found["distribution"]
+backend_random = importlib.import_module("keras.src.backend.jax.random")
 backend_nn = importlib.import_module("keras.src.backend.jax.nn")
 data_adapters = importlib.import_module("keras.src.trainers.data_adapters")
 
