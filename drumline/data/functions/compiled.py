@@ -140,7 +140,7 @@ class _Evaluation:
     def _divisible(self, eqn: jex.JaxprEqn, operands: list[Any]) -> list[Any]:
         """The operands of a division, checked.
 
-        Where the divisor is zero the row has failed, and nobody sees what comes of it. XLA's
+        Where the divisor is zero the row has failed, and its results are dropped. XLA's
         compiler divides what is constant, and ends the process at a zero.
         """
         is_zero = self._check_division(eqn, operands)
