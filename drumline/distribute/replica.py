@@ -371,12 +371,42 @@ def merge_written(context: ReplicaContext, aggregation: str, old: jax.Array, new
 
 
 def first_replicas(context: ReplicaContext, value: jax.Array) -> Any:
-    """The first replica's `value`, on every replica."""
+    """The first replica's `value`, on every replica.
+
+    A few integers that all replicas compute in one trace, as counts, travel as floats: compilers
+    sum them together with the gradients, and integers apart, which is a collective of their own.
+    """
     first = context.replica_id_in_sync_group == 0
     numeric = jnp.issubdtype(value.dtype, jnp.number)
     bits = value if numeric else value.astype(jnp.int32)
     only = jnp.where(first, bits, jnp.zeros_like(bits))
+    if context.traced_once and _travels_as_floats(only):
+        total = context.all_reduce(ReduceOp.SUM, _halves(only))
+        return _of_halves(total, only.dtype).astype(value.dtype)
     return context.all_reduce(ReduceOp.SUM, only).astype(value.dtype)
+
+
+_FEW = 256
+"""How many integers travel as floats at most: theirs are twice the bytes."""
+
+
+def _travels_as_floats(value: Any) -> bool:
+    small = isinstance(value, jax.core.Tracer) and value.size <= _FEW
+    return small and value.dtype in (jnp.int32, jnp.uint32)
+
+
+def _halves(value: jax.Array) -> jax.Array:
+    """The upper and the lower 16 bits of integers, as floats, which are exact.
+
+    So is their sum over the replicas, of which one alone has others than zero.
+    """
+    bits = jax.lax.bitcast_convert_type(value, jnp.uint32)
+    return jnp.stack([bits >> 16, bits & 0xFFFF]).astype(jnp.float32)
+
+
+def _of_halves(halves: jax.Array, dtype: Any) -> jax.Array:
+    upper, lower = halves.astype(jnp.uint32)
+    return jax.lax.bitcast_convert_type((upper << 16) | lower, dtype)
 
 
 class _Outside:

@@ -53,6 +53,32 @@ def test_booleans_are_counted(strategy: MirroredStrategy, eager: bool) -> None:
     assert int(strategy.reduce("SUM", flags)) == 2
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([0, 1, -1, 65535, 65536, -65536, 2**31 - 1, -(2**31)], np.int32),
+        np.array([0, 2**16, 2**32 - 1, 2**31], np.uint32),
+        np.arange(-200, 200, dtype=np.int32) * 2**23,
+        np.array([True, False]),
+        np.array([-128, 127], np.int8),
+        np.array([1.5, -3.0, np.inf, 2.0**-126], np.float32),
+    ],
+    ids=["int32", "uint32", "many", "bool", "int8", "float32"],
+)
+def test_the_first_replicas_value_is_taken_to_the_bit(
+    strategy: MirroredStrategy, eager: bool, values: np.ndarray
+) -> None:
+    with strategy.scope():
+        kept = dl.Variable(
+            np.zeros_like(values), dtype=values.dtype, aggregation="ONLY_FIRST_REPLICA"
+        )
+    x = PerReplica([values, values[::-1].copy()])
+    strategy.run(lambda x: kept.assign(x), args=(x,))
+    got = np.asarray(kept.value)
+    assert got.dtype == values.dtype
+    np.testing.assert_array_equal(got, values)
+
+
 def test_a_merge_sees_each_replicas_own_value(strategy: MirroredStrategy, eager: bool) -> None:
     with strategy.scope():
         total = dl.Variable(0.0, synchronization="ON_READ", aggregation="SUM")
