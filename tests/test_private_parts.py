@@ -19,6 +19,7 @@ ADAPTERS = (
     "config/jax_internals.py",
     "cpu_kernels/jax_internals.py",
     "distribute/process_group/jax_internals.py",
+    "plan/jax_internals.py",
     "training/jax_internals.py",
 )
 KNOWN_BY_SOME = {("core", "ClosedJaxpr"), ("jax_config", "ExplicitX64Mode")}

@@ -4,7 +4,8 @@ XLA compiles a program for a TPU without one: ``jax.experimental.topologies`` de
 by the library ``libtpu``. A strategy over such devices traces and lowers steps as any other does,
 and what is created lies on this process's CPU, from which nothing ever goes to the devices. So no
 step runs: `lowered_step` gives the program of one of `Strategy.run`, and
-`drumline.keras.step.TrainStep.lowered` that of `fit`.
+`drumline.keras.step.TrainStep.lowered` that of `fit`. `gpu_topology` describes NVIDIA's GPUs in the
+same way.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from drumline.distribute.step.compiled_step import InFlight
 from drumline.distribute.step.replica_programs import ReplicaProgram
 from drumline.distribute.step.run import RunOptions
 from drumline.distribute.strategy import Strategy
+from drumline.plan import jax_internals
+from drumline.plan.gpu_topology import gpu_compiler_options
 
 _BEFORE_JAX = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "true",
@@ -161,8 +164,25 @@ class PlannedStrategy(Strategy):
         """
         raise RuntimeError(
             f"{self!r} has devices that are not there, so its steps cannot run. `lowered_step` "
-            "gives the program."
+            "gives the program, and `compiled` compiles it."
         )
+
+    def compiled(self, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+        """Compile a program that was lowered for this strategy's devices.
+
+        That is ``lowered.compile()`` with what a compiler has to be told where there is no device,
+        and without JAX's cache of compiled programs, which serves devices that are there.
+
+        Args:
+            lowered: of `lowered_step` or `drumline.keras.step.TrainStep.lowered`.
+
+        Raises:
+            ValueError: if a GPU's assembler is not installed, see `gpu_compiler_options`.
+        """
+        on_gpus = self.replica_devices[0].platform == "gpu"
+        options = gpu_compiler_options() if on_gpus else {}
+        with jax_internals.without_cache():
+            return lowered.compile(compiler_options=dict(options))
 
     def __repr__(self) -> str:
         devices = self.replica_devices

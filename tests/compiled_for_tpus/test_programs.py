@@ -1,4 +1,4 @@
-"""What the programs of `fit` and `strategy.run` are on TPUs: compiled by libtpu, never run.
+"""What the programs of `fit`, `evaluate`, `predict` and `run` are on TPUs: compiled, never run.
 
 Compiling needs no TPU, but the package libtpu (``make test-tpu``) and an environment that is set
 before JAX starts, so a process of its own compiles.
@@ -21,6 +21,7 @@ from tests.compiled_for_tpus import programs
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="libtpu compiles for TPUs: make test-tpu"
 )
+TOPOLOGY = "v5e:2x4"
 _LIMIT_SECONDS = 1800
 
 
@@ -28,7 +29,7 @@ _LIMIT_SECONDS = 1800
 def facts() -> dict[str, dict[str, Any]]:
     """What is said of each program."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.compiled_for_tpus.programs", *programs.PROGRAMS],
+        [sys.executable, "-m", "tests.compiled_for_tpus.programs", TOPOLOGY, *programs.PROGRAMS],
         env={**os.environ, **tpu_environment(), "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
@@ -54,11 +55,14 @@ def sent(program: dict[str, Any]) -> int:
 
 
 def test_all_gradients_are_reduced_at_once(program: dict[str, Any]) -> None:
-    """One all-reduce, of the gradients, the loss, and what of metrics and averages is summed."""
+    """One all-reduce, of the gradients, the loss, and what of metrics and averages is summed.
+
+    Integers, as seeds and counts, cost no collective of their own.
+    """
     kinds = [kind for kind, _ in program["collectives"]]
     types = {dtype for _, arrays in program["collectives"] for dtype, _ in arrays}
-    assert set(kinds) == {"all-reduce"} and types == {"f32"}, "integers cost no collective"
-    assert len(kinds) == 1 or program["whole"]
+    assert set(kinds) <= {"all-reduce"} and types <= {"f32"}
+    assert bool(program["most_collectives"]) <= len(kinds) <= program["most_collectives"]
     assert 0 <= sent(program) - 4 * program["parameters"] <= 4 * program["beside"]
 
 

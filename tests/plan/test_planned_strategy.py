@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 import keras
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 import drumline as dl
 import drumline.keras
@@ -40,7 +42,7 @@ def test_a_step_of_run(planned: PlannedStrategy) -> None:
         return dl.distribute.get_replica_context().all_reduce("SUM", x.mean())
 
     x = dl.distribute.PerReplica.of_stacked(np.ones((3, 4, 5), np.float32))
-    program = lowered_step(planned, step, (x,)).compile()
+    program = planned.compiled(lowered_step(planned, step, (x,)))
     assert total.value.devices() == {jax.devices("cpu")[0]} and not total.value.any()
     assert {device.id for device in program.input_shardings[0][0][0].device_set} == {1, 2, 3}
     # Sums of 5 floats and of 1, in rings: twice two pieces, of 2 floats and of 1.
@@ -81,6 +83,22 @@ def test_what_a_planned_strategy_says(planned: PlannedStrategy) -> None:
     assert "variables live: on cpu:0" in planned.describe()
     with pytest.raises(ValueError, match="needs devices of a topology, got none"):
         PlannedStrategy([])
+
+
+def test_planned_programs_are_not_kept(planned: PlannedStrategy, tmp_path: Path) -> None:
+    """JAX's cache is left out, and is on again afterwards."""
+    lowered = lowered_step(planned, lambda x: x * 3, (np.ones(7, np.float32),))
+    before = jax.config.jax_compilation_cache_dir
+    compilation_cache.reset_cache()
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        planned.compiled(lowered)
+        assert not any("cache" in each.name for each in tmp_path.iterdir())
+        jax.jit(lambda x: x * 5 + 1)(np.ones(9, np.float32))
+        assert any("cache" in each.name for each in tmp_path.iterdir())
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+        compilation_cache.reset_cache()
 
 
 def test_devices_that_are_not_there_are_not_local() -> None:

@@ -48,7 +48,7 @@ def splits_evenly(batch: Any, replicas: int) -> bool:
     """Whether every array of the batch has the same rows, a positive multiple of `replicas`."""
     rows = -1
     for leaf in jax.tree.leaves(batch, is_leaf=_is_array):
-        if not isinstance(leaf, (np.ndarray, jax.Array)) or leaf.ndim == 0:
+        if not isinstance(leaf, (np.ndarray, jax.Array, jax.ShapeDtypeStruct)) or leaf.ndim == 0:
             return False
         if rows < 0:
             rows = leaf.shape[0]
@@ -218,9 +218,9 @@ class GlobalBatchStep:
     @functools.cached_property
     def _whole(self) -> Any:
         strategy = self._strategy
-        here = strategy._arrays.local_sharding
-        state = here
+        here = state = strategy._arrays.local_sharding
         if not strategy.spans_processes:
+            here = strategy._arrays.program_sharding
             state = state_sharding(self._model, strategy, self._groups)
         return self._compiled("replicated_step", here, state, here)
 
@@ -231,6 +231,17 @@ class GlobalBatchStep:
             return self._cut(state, batch)
         outputs, state = self._whole(jax.tree.map(to_local_array, state), batch)
         return outputs, jax.tree.map(strategy._arrays.for_program, state)
+
+    def lowered(self, state: Any, batch: Any) -> jax.stages.Lowered:
+        """The program that a call runs, lowered for the strategy's devices; nothing runs.
+
+        Args:
+            state: shapes of what a call takes.
+            batch: shapes of the batch.
+        """
+        even = splits_evenly(batch, self._strategy.num_replicas_in_sync)
+        lowered: jax.stages.Lowered = (self._cut if even else self._whole).lower(state, batch)
+        return lowered
 
 
 @contextlib.contextmanager
@@ -358,13 +369,13 @@ class TrainStep:
 
         Args:
             state: shapes of what a call takes.
-            batch: shapes of a batch that splits evenly.
+            batch: shapes of the batch.
         """
-        if not self._must_see_whole:
+        even = splits_evenly(batch, self._strategy.num_replicas_in_sync)
+        if even and not self._must_see_whole:
             with contextlib.suppress(NeedsGlobalBatch):
                 return self._per_replica.lowered(state, batch)
-        whole: jax.stages.Lowered = self._whole._cut.lower(state, batch)
-        return whole
+        return self._whole.lowered(state, batch)
 
     def _whole_step(self, state: Any, batch: Any) -> Any:
         with readable_optimizer(self._model, state[2]):
