@@ -170,7 +170,7 @@ class PlannedStrategy(Strategy):
     def compiled(self, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
         """Compile a program that was lowered for this strategy's devices.
 
-        That is ``lowered.compile()`` with what a compiler has to be told where there is no device,
+        That is ``lowered.compile()`` with the options a compiler needs where no device is there,
         and without JAX's cache of compiled programs, which serves devices that are there.
 
         Args:
