@@ -38,6 +38,7 @@ from drumline.distribute.collectives.collective_channels import (
 )
 from drumline.distribute.collectives.devices import is_local
 from drumline.distribute.values import REPLICA_AXIS, PerReplica
+from drumline.training.cut_values import CutValue, cut, is_cut, rows_shape, uncut
 from drumline.training.jax_internals import current_trace, is_staged
 
 if TYPE_CHECKING:
@@ -257,10 +258,27 @@ class ReplicaArrays:
     def place_variable(self, value: jax.typing.ArrayLike, variable: Any) -> jax.Array:
         """Return `value` placed where `variable` lives; no copy if it is there.
 
+        That of a variable that is cut becomes its rows, ``(replicas, length)``.
+
         Raises:
             ValueError: if it is divided between processes.
         """
-        return self._placed(value, self._strategy.sharding_of(variable))
+        sharding = self._strategy.sharding_of(variable)
+        if is_cut(variable):
+            replicas = self._strategy.num_replicas_in_sync
+            if np.shape(value) != rows_shape(variable, replicas):
+                value = _cut(replicas)(value)
+        return self._placed(value, sharding)
+
+    def cut_value(self, value: jax.typing.ArrayLike, variable: Any) -> CutValue:
+        """Return what `variable`, which is cut, holds for `value`, or for rows of it."""
+        whole = functools.partial(self._joined, tuple(variable.shape))
+        return CutValue(self.place_variable(value, variable), whole)
+
+    def _joined(self, shape: tuple[int, ...], rows: jax.Array) -> jax.Array:
+        with jax.ensure_compile_time_eval():
+            joined: jax.Array = self.compute(_uncut, (shape,), rows)
+            return joined
 
     def place_replicated(self, value: jax.typing.ArrayLike) -> jax.Array:
         """Return `value` where each of this process's replicas finds it; no copy if it is there.
@@ -357,6 +375,15 @@ class RepeatedMoves:
             moved = self._move(value, variable)
             self._last[id(variable)] = value, moved
         return moved
+
+
+def _uncut(shape: tuple[int, ...], rows: jax.Array) -> jax.Array:
+    return uncut(rows, shape)
+
+
+@functools.lru_cache(maxsize=64)
+def _cut(replicas: int) -> Callable[[Any], jax.Array]:
+    return jax.jit(functools.partial(cut, replicas=replicas))
 
 
 def _divided(value: Any) -> bool:

@@ -41,6 +41,7 @@ from drumline.distribute.process_group.start import devices_of_tpu, join_tpu
 from drumline.distribute.replica import register_default_strategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import REPLICA_AXIS
+from drumline.training.cut_values import is_cut
 
 
 class OneDeviceStrategy(Strategy):
@@ -90,6 +91,16 @@ class MirroredStrategy(Strategy):
     Follows ``tf.distribute.MirroredStrategy``. Every device holds a copy of every variable and
     computes on its share of the global batch; gradients are reduced before they are applied.
 
+    With ``shard="optimizer"`` each device holds, of what an optimizer keeps for a trainable
+    variable (moments, averages, accumulated gradients), a part alone, and updates that part, as
+    in ZeRO-1 (Rajbhandari et al., 2020). It is for Keras's compiled `fit` and `train_on_batch`: a
+    step of `run` refuses such variables. A model trains to the numbers of copies, to rounding.
+    Where the optimizer computes element by element, as SGD, Adam and RMSprop do, each device
+    updates its part alone. Optimizers that look across a variable (norms for clipping, loss
+    scaling, Lamb, Adafactor, Muon) are given variables and slots whole within the step, for which a
+    device may need as much memory as for copies; so is any optimizer for a batch that does not
+    split, and a step that is not compiled holds copies. Reading a slot brings its parts together.
+
     Args:
         devices: device names or JAX devices, or one of them; by default all local devices of
             JAX's default backend.
@@ -97,9 +108,11 @@ class MirroredStrategy(Strategy):
             `RingAllReduce()`; by default `NcclAllReduce()`, the platform's own.
         check_agreement: compare the replicas' variables after each training step; see
             `Strategy`.
+        shard: ``"optimizer"`` to cut the optimizer's state over the replicas; None for copies.
 
     Raises:
-        ValueError: if a device does not exist or is given twice.
+        ValueError: if a device does not exist or is given twice; if `shard` is something else, or
+            is given with another algorithm than the platform's own or with `check_agreement`.
 
     Example:
         >>> strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
@@ -118,6 +131,7 @@ class MirroredStrategy(Strategy):
         cross_device_ops: CrossDeviceOps | None = None,
         *,
         check_agreement: bool = False,
+        shard: str | None = None,
     ) -> None:
         if devices is None:
             devices = jax.local_devices()
@@ -126,6 +140,62 @@ class MirroredStrategy(Strategy):
         super().__init__(
             devices, cross_device_ops=cross_device_ops, check_agreement=check_agreement
         )
+        self.shard = shard
+        self._require_shards()
+
+    def _require_shards(self) -> None:
+        if self.shard is None:
+            return
+        if self.shard != "optimizer":
+            raise ValueError(
+                f"MirroredStrategy(shard={self.shard!r}): it is 'optimizer', or None for a copy of "
+                "every variable on each device."
+            )
+        if type(self.cross_device_ops) is not NcclAllReduce or self._has_own_all_reduce:
+            raise ValueError(
+                "MirroredStrategy(shard='optimizer') sums each part of the gradients where it is "
+                "used, by the platform's own reduce-scatter, and so cannot take "
+                f"{type(self.cross_device_ops).__name__} or an `all_reduce` of a subclass's. Leave "
+                "out `cross_device_ops`, or `shard`."
+            )
+        if self.check_agreement:
+            raise ValueError(
+                "MirroredStrategy(shard='optimizer', check_agreement=True): what is cut has no "
+                "copies to compare. Leave out one of them."
+            )
+
+    @property
+    def _cuts_slots(self) -> bool:
+        return self.shard is not None and self.num_replicas_in_sync > 1
+
+    def sharding_of(self, variable: Any) -> Sharding:
+        """Where `variable` lives: a copy on each device, or a row, if it is cut.
+
+        Args:
+            variable: one of Keras's, or a `Variable`.
+
+        Example:
+            >>> strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"], shard="optimizer")
+            >>> with strategy.scope():
+            ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+            ...     model.compile(keras.optimizers.SGD(momentum=0.9), "mse")
+            ...     model.optimizer.build(model.trainable_variables)
+            >>> [strategy.sharding_of(each).is_fully_replicated for each in model.weights]
+            [True, True]
+            >>> momentums = model.optimizer.variables[2:]
+            >>> [strategy.sharding_of(each).is_fully_replicated for each in momentums]
+            [False, False]
+        """
+        if is_cut(variable):
+            return self.batch_sharding
+        return super().sharding_of(variable)
+
+    def _describe_variables(self) -> str:
+        where = super()._describe_variables()
+        if not self._cuts_slots:
+            return where
+        replicas = self.num_replicas_in_sync
+        return f"{where}; of an optimizer's slots each has 1/{replicas}, cut by shard='optimizer'"
 
 
 class CentralStorageStrategy(Strategy):

@@ -609,6 +609,11 @@ class Strategy:
         return self.local_replica_devices[0]
 
     @property
+    def _cuts_slots(self) -> bool:
+        """Whether what an optimizer keeps for a variable is cut over the replicas."""
+        return False
+
+    @property
     def _step_timeout_seconds(self) -> float | None:
         """How long a step of several processes may take; None for no limit."""
         return None

@@ -31,6 +31,7 @@ from drumline.distribute.variable import (
     strategy_of_variable,
 )
 from drumline.keras import internals
+from drumline.training.cut_values import cut_from_now_on, held, is_cut, reading_rows
 from drumline.training.jax_internals import current_trace, is_staged
 from drumline.training.keras_internals import (
     get_stateless_scope,
@@ -122,13 +123,20 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
 
     def assign_placed(self: Any, value: Any) -> Any:
         strategy = strategy_of_variable(self)
-        if strategy is None and has_strategy() and getattr(self, "_value", None) is None:
-            strategy = get_strategy()
-            set_strategy(self, strategy)
+        if strategy is None and getattr(self, "_value", None) is None:
+            strategy = get_strategy() if has_strategy() else _cuts_slot.get()
+            if strategy is not None:
+                set_strategy(self, strategy)
+            if strategy is not None and strategy is _cuts_slot.get() and np.size(value):
+                cut_from_now_on(self)
         if strategy is not None and not isinstance(value, jax.core.Tracer):
-            copies = getattr(self, "has_copies", False)
             arrays = strategy._arrays
-            value = arrays.place_copies(value) if copies else arrays.place_variable(value, self)
+            if getattr(self, "has_copies", False):
+                value = arrays.place_copies(value)
+            elif is_cut(self):
+                value = arrays.cut_value(value, self)
+            else:
+                value = arrays.place_variable(value, self)
         return assign(self, value)
 
     return assign_placed
@@ -148,15 +156,19 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is not None and strategy.spans_processes:
             variables = itertools.chain.from_iterable(state_variables(self, names))
             broadcast_initial_values(strategy, list(variables))
+        on_replicas = runs_on_replicas(self) is not None
+        as_it_lies = reading_rows() if on_replicas else contextlib.nullcontext()
         with signals_held_back if purge else contextlib.nullcontext():
-            state = _with_step_variables(self, groups, get_state(self, **groups))
+            with as_it_lies:
+                state = _with_step_variables(self, groups, get_state(self, **groups))
             if strategy is not None:
                 members = state_variables(self, names)
+                place = _placed if on_replicas else _placed_whole
                 state = tuple(
-                    [_placed(strategy, *each) for each in zip(part, variables, strict=True)]
+                    [place(strategy, *each) for each in zip(part, variables, strict=True)]
                     for part, variables in zip(state, members, strict=True)
                 )
-            state = _each_its_own(state)
+            state = _each_its_own(state, _arrays_of_others(self, names))
             if purge:
                 note_taken_values(self)
                 self._jax_state = dict(zip(names, state, strict=True))
@@ -169,12 +181,16 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
     return get_placed_state
 
 
-def _each_its_own(state: Sequence[Any]) -> tuple[list[Any], ...]:
+def _each_its_own(state: Sequence[Any], of_others: Collection[int]) -> tuple[list[Any], ...]:
     """The state, copies in the place of arrays that it holds twice: a step gives its buffers away.
 
     At the end of `fit` Keras assigns the averages of an optimizer with ``use_ema`` to the weights.
+
+    Args:
+        state: the groups of arrays.
+        of_others: the ids of arrays that variables outside of the state hold.
     """
-    seen: set[int] = set()
+    seen = set(of_others)
 
     def own(value: Any) -> Any:
         if id(value) in seen:
@@ -183,6 +199,16 @@ def _each_its_own(state: Sequence[Any]) -> tuple[list[Any], ...]:
         return value
 
     return tuple([own(value) for value in part] for part in state)
+
+
+def _arrays_of_others(model: keras.Model, names: Collection[str]) -> set[int]:
+    """The ids of the arrays of an optimizer with ``use_ema`` that is not in the state."""
+    optimizer = getattr(model, "optimizer", None)
+    if "optimizer_variables" in names or optimizer is None:
+        return set()
+    if not getattr(optimizer, "inner_optimizer", optimizer).use_ema:
+        return set()
+    return {id(held(variable)) for variable in optimizer.variables}
 
 
 def note_state(model: keras.Model, state: Sequence[Any]) -> None:
@@ -202,7 +228,10 @@ def _with_step_variables(model: keras.Model, groups: dict[str, Any], state: Any)
 
 
 def sync_step_variables(sync: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``jax_state_sync``: the values of `step_variables` go back to them, too."""
+    """Wrap ``jax_state_sync``: the values of `step_variables` go back to them, too.
+
+    And so do the rows of variables that are cut, which Keras would take for values.
+    """
 
     def sync_all(self: keras.Model) -> None:
         state = getattr(self, "_jax_state", None)
@@ -214,9 +243,40 @@ def sync_step_variables(sync: Callable[..., Any]) -> Callable[..., Any]:
             if extra and len(values) > len(self.non_trainable_variables):
                 for variable, value in zip(extra, values[-len(extra) :], strict=True):
                     variable._direct_assign(value)
+            self._jax_state = _without_rows(self, state)
             sync(self)
+            self._jax_state = state
 
     return sync_all
+
+
+def _without_rows(model: keras.Model, state: dict[str, Any]) -> dict[str, Any]:
+    """The state without the groups in which variables are cut, whose values are put back here."""
+    strategy = strategy_of(model)
+    if strategy is None or not strategy._cuts_slots:
+        return state
+    left = dict(state)
+    for name in _GROUPS:
+        values = state.get(name)
+        if not values:
+            continue
+        (variables,) = state_variables(model, (name,))
+        if any(map(is_cut, variables)):
+            for variable, value in zip(variables, values, strict=True):
+                variable._direct_assign(value)
+            left[name] = None
+    return left
+
+
+def runs_on_replicas(model: keras.Model) -> Strategy | None:
+    """The strategy over whose replicas the model's steps run; None where Keras runs them.
+
+    Steps that are not compiled are Keras's: each replica computes the whole batch.
+    """
+    strategy = strategy_of(model)
+    if strategy is None or strategy.num_replicas_in_sync == 1:
+        return None
+    return strategy if model.jit_compile and not model.run_eagerly else None
 
 
 _STEP_VARIABLES = "_drumline_step_variables"
@@ -243,6 +303,13 @@ def _placed(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
     return strategy._arrays.for_program(placed)
 
 
+def _placed_whole(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
+    """As `_placed`, for Keras's own steps, which take values that are cut as copies."""
+    if is_cut(variable):
+        return strategy._arrays.place_replicated(value)
+    return _placed(strategy, value, variable)
+
+
 def state_variables(model: keras.Model, groups: Collection[str]) -> list[list[Any]]:
     """The variables of a model's state, a list for each group, in the order of the state.
 
@@ -261,7 +328,9 @@ def state_variables(model: keras.Model, groups: Collection[str]) -> list[list[An
 
 
 def state_sharding(model: keras.Model, strategy: Strategy, groups: Collection[str]) -> Any:
-    """Where a step on all replicas finds a model's state: one sharding, or one for each variable.
+    """Where a step on all replicas finds a model's state.
+
+    One sharding, or one for each group, or for each variable of a group.
 
     Args:
         model: the model.
@@ -273,8 +342,10 @@ def state_sharding(model: keras.Model, strategy: Strategy, groups: Collection[st
         list(map(strategy._arrays.program_sharding_of, variables))
         for variables in state_variables(model, groups)
     ]
-    alike = all(sharding == everywhere for group in each for sharding in group)
-    return everywhere if alike else tuple(each)
+    found = tuple(
+        everywhere if all(sharding == everywhere for sharding in group) else group for group in each
+    )
+    return everywhere if all(group is everywhere for group in found) else found
 
 
 def create_eagerly(init: Callable[..., Any]) -> Callable[..., Any]:
@@ -328,6 +399,10 @@ def leave_state_untracked() -> None:
 _slot_of: contextvars.ContextVar[tuple[Any, str] | None] = contextvars.ContextVar(
     "drumline_slot_of", default=None
 )
+_cuts_slot: contextvars.ContextVar[Strategy | None] = contextvars.ContextVar(
+    "drumline_cuts_slot", default=None
+)
+"""The strategy that cuts the slot that is being made, in its scope or outside of it."""
 _SEED = "seed_generator_state"
 _stays = contextvars.ContextVar("drumline_variable_stays", default=False)
 
@@ -430,13 +505,21 @@ def create_on_chief(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def colocate_with_reference(add: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an optimizer's ``add_variable_from_reference``: servers keep it beside the variable."""
+    """Wrap an optimizer's ``add_variable_from_reference``: what it makes is known as a slot.
+
+    Servers keep it beside the variable, and strategies that cut slots cut it.
+    """
 
     def add_beside(
         self: Any, reference_variable: Any, name: str | None = None, initializer: Any = "zeros"
     ) -> Any:
         if not isinstance(reference_variable, ServerVariable):
-            return add(self, reference_variable, name, initializer)
+            owner = strategy_of_variable(reference_variable)
+            before = _cuts_slot.set(owner if owner is not None and owner._cuts_slots else None)
+            try:
+                return add(self, reference_variable, name, initializer)
+            finally:
+                _cuts_slot.reset(before)
         token = _slot_of.set((reference_variable, name or "var"))
         try:
             return add(self, reference_variable, name, initializer)

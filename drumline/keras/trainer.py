@@ -22,7 +22,13 @@ from drumline.keras import internals
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
 from drumline.keras.resuming.input_position import position_in
-from drumline.keras.state import PREDICT_STATE, TEST_STATE, note_state, strategy_of
+from drumline.keras.state import (
+    PREDICT_STATE,
+    TEST_STATE,
+    note_state,
+    runs_on_replicas,
+    strategy_of,
+)
 from drumline.keras.step.train_step import (
     GlobalBatchStep,
     TrainStep,
@@ -80,7 +86,7 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``make_train_function``: under several replicas, a `TrainStep`."""
 
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
-        strategy = _runs_on_replicas(self)
+        strategy = runs_on_replicas(self)
         if strategy is None:
             with _delivering(self, "train_step"):
                 return make(self, force)
@@ -97,7 +103,7 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``make_test_function``: under several replicas, a `GlobalBatchStep`."""
 
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
-        strategy = _runs_on_replicas(self)
+        strategy = runs_on_replicas(self)
         if strategy is None:
             with _delivering(self, "test_step"):
                 return make(self, force)
@@ -116,7 +122,7 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``make_predict_function``: under several replicas, a `GlobalBatchStep`."""
 
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
-        strategy = _runs_on_replicas(self)
+        strategy = runs_on_replicas(self)
         if strategy is None:
             return make(self, force)
         if self.predict_function is None or force:
@@ -164,7 +170,7 @@ def place_batches(make_function: Callable[..., Any]) -> Callable[..., Any]:
         self: keras.Model, step_function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
         strategy = strategy_of(self)
-        if strategy is None or _runs_on_replicas(self):
+        if strategy is None or runs_on_replicas(self):
             return make_function(self, step_function, *args, **kwargs)
 
         def step(state: Any, batch: Any) -> Any:
@@ -268,14 +274,3 @@ def _predict_step(model: keras.Model) -> Callable[..., Any]:
         return outputs, (state[0], non_trainables)
 
     return predict_step
-
-
-def _runs_on_replicas(model: keras.Model) -> Strategy | None:
-    """The strategy over whose replicas the model's steps run; None where Keras runs them.
-
-    Steps that are not compiled are Keras's: each replica computes the whole batch.
-    """
-    strategy = strategy_of(model)
-    if strategy is None or strategy.num_replicas_in_sync == 1:
-        return None
-    return strategy if model.jit_compile and not model.run_eagerly else None

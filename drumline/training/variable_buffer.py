@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from drumline._changes import full_name, note
+from drumline.training.cut_values import CutValue, as_read
 from drumline.training.keras_internals import Variable
 
 _SLOT = "_drumline_slot"
@@ -112,11 +113,14 @@ class _ValueOrSlot:
         if slot is not None:
             return slot[0].value(slot[1])
         try:
-            return state["_value"]
+            value = state["_value"]
         except KeyError:
             raise AttributeError(
                 f"{type(variable).__name__!r} object has no attribute '_value'"
             ) from None
+        if type(value) is CutValue:
+            return as_read(value)
+        return value
 
     def __set__(self, variable: Any, value: Any) -> None:
         slot = variable.__dict__.get(_SLOT)

@@ -35,6 +35,7 @@ from drumline.distribute.global_arrays import RepeatedMoves
 from drumline.distribute.process_group import watch_pending, watchdog
 from drumline.distribute.step.arguments import ArgumentSpec
 from drumline.distribute.variable import broadcast_initial_values
+from drumline.training.cut_values import is_cut
 from drumline.training.jax_internals import current_trace, has_gradient_as_a_whole, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope, thread_state
 from drumline.training.outbox import Parcels, collecting
@@ -460,6 +461,14 @@ class CompiledStep:
         self.written = [variable for variable in used if id(variable) in written]
         self.read = [variable for variable in used if id(variable) not in written]
         known = {id(variable) for variable in before}
+        cut = [variable.path for variable in used if is_cut(variable)]
+        if cut:
+            raise ValueError(
+                f"A step of `strategy.run` or a `dl.function` uses {cut[0]!r} and {len(cut) - 1} "
+                "more variable(s) that are cut over the replicas. A strategy with `shard=` trains "
+                "by Keras's `fit` and `train_on_batch`; make the optimizer of a custom loop in the "
+                "scope of a strategy without it."
+            )
         for variable in used:
             if id(variable) not in known:
                 self.strategy._adopt_variable(variable)

@@ -29,7 +29,7 @@ from drumline.distribute.replica import merge_written, whole_batch
 from drumline.distribute.step.compiled_step import NumberedPrograms
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import overrides
-from drumline.keras.state import TRAIN_STATE, state_sharding, strategy_of
+from drumline.keras.state import TRAIN_STATE, state_sharding, state_variables, strategy_of
 from drumline.keras.step.reductions import (
     NeedsGlobalBatch,
     ReplicaMetrics,
@@ -40,6 +40,15 @@ from drumline.keras.step.reductions import (
     tracing,
     whole_batch_outputs,
 )
+from drumline.keras.step.sharded_update import (
+    ShardedUpdate,
+    as_kept,
+    row_specs,
+    scattered_gradients,
+    whole_on_replica,
+    whole_values,
+)
+from drumline.training.cut_values import held
 from drumline.training.jax_internals import current_trace, is_staged
 from drumline.training.outbox import WithParcels, collecting
 
@@ -196,7 +205,10 @@ class GlobalBatchStep:
 
         def whole_step(state: Any, batch: Any) -> Any:
             with whole_batch(strategy), collecting() as outbox:
-                results, state = step(state, batch)
+                if strategy._cuts_slots:
+                    results, state = self._on_whole_values(state, batch)
+                else:
+                    results, state = step(state, batch)
                 return WithParcels(results, outbox.parcels(placed)), state
 
         whole_step.__name__ = name
@@ -206,6 +218,16 @@ class GlobalBatchStep:
             donate_argnums=0,
             in_shardings=(state, batch),
             out_shardings=(WithParcels(outputs, placed), state),  # type: ignore[arg-type]
+        )
+
+    def _on_whole_values(self, state: Any, batch: Any) -> tuple[Any, Any]:
+        """The step, of a state in which values are cut over the replicas."""
+        variables = state_variables(self._model, self._groups)
+        whole = [whole_values(*each) for each in zip(variables, state, strict=True)]
+        results, state = self._step(tuple(whole), batch)
+        replicas = self._strategy.num_replicas_in_sync
+        return results, tuple(
+            as_kept(*each, replicas) for each in zip(variables, state, strict=True)
         )
 
     @functools.cached_property
@@ -252,7 +274,7 @@ def readable_optimizer(model: keras.Model, values: Sequence[Any]) -> Iterator[No
     alone back. What the optimizer itself reads and writes is in a scope of its own.
     """
     variables = model.optimizer.variables if values else ()
-    before = [variable._value for variable in variables]
+    before = [held(variable) for variable in variables]
     try:
         for variable, value in zip(variables, values, strict=True):
             variable._value = value
@@ -339,6 +361,7 @@ class TrainStep:
         self._model = model
         self._strategy = strategy
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
+        self._cuts_slots = strategy._cuts_slots
         self._whole = GlobalBatchStep(self._whole_step, model, TRAIN_STATE, strategy)
         self._must_see_whole = overrides(
             model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
@@ -389,14 +412,22 @@ class TrainStep:
 
         def train_step(state: Any, batch: Any) -> Any:
             outputs = whole_batch_outputs(self._model, self._strategy, state, batch)
+            slots: Any = whole
+            if self._cuts_slots:
+                slots = row_specs(self._model.optimizer.variables)
             body = jax.shard_map(
                 functools.partial(self._replica_step, outputs),
                 mesh=self._strategy.mesh,
-                in_specs=(whole, cut),
-                out_specs=(whole, whole, whole, cut),
+                in_specs=((whole, whole, slots, whole), cut),
+                out_specs=(whole, whole, cut, whole, cut),
                 check_vma=False,
             )
-            return body(state, batch)
+            logs, new, grads, differs, parcels = body(state, batch)
+            if self._cuts_slots:
+                update = ShardedUpdate(self._model, self._strategy)
+                trainables, optimizer = update(state[2], grads, state[0])
+                new = (trainables, new[1], optimizer, new[3])
+            return logs, new, differs, parcels
 
         return NumberedPrograms(
             train_step,
@@ -413,10 +444,15 @@ class TrainStep:
         ):
             metrics = ReplicaMetrics(model, trace)
             trainables, before, optimizer, old_metrics = state
+            grads: list[jax.Array] = []
+            reduced: contextlib.AbstractContextManager[Any] = averaged_gradients(model, trace)
+            if self._cuts_slots:
+                optimizer = whole_on_replica(model.optimizer.variables, optimizer)
+                reduced = scattered_gradients(model, grads, self._strategy.num_replicas_in_sync)
             with (
                 global_loss(model, trace, outputs),
                 metrics.updated_globally(),
-                averaged_gradients(model, trace),
+                reduced,
                 readable_optimizer(model, optimizer),
             ):
                 logs, (trainables, after, optimizer, new_metrics) = model.train_step(
@@ -426,11 +462,13 @@ class TrainStep:
             after = merge_non_trainables(trace, variables, before, after)
             new_metrics = metrics.merge(new_metrics)
             logs = metrics.logs(logs, new_metrics)
+        if self._cuts_slots:  # they are updated outside of the replicas' program
+            trainables, optimizer = [], []
         state = (trainables, after, optimizer, new_metrics)
         differs = None
         if self._strategy.check_agreement:
             differs = disagreement(jax.tree.leaves(state))
-        return logs, state, differs, outbox.parcels()
+        return logs, state, grads, differs, outbox.parcels()
 
     def _require_agreement(self, state: Any, differs: jax.Array) -> None:
         model = self._model
