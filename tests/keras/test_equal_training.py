@@ -193,12 +193,15 @@ def test_a_train_step_of_ones_own(images: Any, train: Any) -> None:
 
 
 @pytest.mark.parametrize("replicas", [0, 2])
-def test_a_second_fit_after_averages_became_the_weights(replicas: int) -> None:
+def test_evaluate_and_a_second_fit_after_averages_became_the_weights(replicas: int) -> None:
     devices = [f"cpu:{number}" for number in range(replicas)]
     scope = MirroredStrategy(devices).scope() if devices else contextlib.nullcontext()
     with scope:
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
         model.compile(keras.optimizers.SGD(0.05, use_ema=True), "mse")
     rows = np.ones((8, 4), np.float32), np.ones((8, 2), np.float32)
-    first, second = (model.fit(*rows, batch_size=4, verbose=0).history["loss"] for _ in range(2))
-    assert second < first
+    (first,) = model.fit(*rows, batch_size=4, verbose=0).history["loss"]
+    after = model.evaluate(*rows, verbose=0)
+    model.predict(rows[0], verbose=0)
+    (second,) = model.fit(*rows, batch_size=4, verbose=0).history["loss"]
+    assert second < after < first
