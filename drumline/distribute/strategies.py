@@ -93,13 +93,18 @@ class MirroredStrategy(Strategy):
 
     With ``shard="optimizer"`` each device holds, of what an optimizer keeps for a trainable
     variable (moments, averages, accumulated gradients), a part alone, and updates that part, as
-    in ZeRO-1 (Rajbhandari et al., 2020). It is for Keras's compiled `fit` and `train_on_batch`: a
+    in ZeRO-1 (Rajbhandari et al., 2020). With ``shard="parameters"`` it holds a part of Keras's
+    trainable variables as well, as in ZeRO-3: a step gathers them for the loss, and again for its
+    gradient. Both are for Keras's compiled `fit`, `train_on_batch`, `evaluate` and `predict`: a
     step of `run` refuses such variables. A model trains to the numbers of copies, to rounding.
+
     Where the optimizer computes element by element, as SGD, Adam and RMSprop do, each device
     updates its part alone. Optimizers that look across a variable (norms for clipping, loss
     scaling, Lamb, Adafactor, Muon) are given variables and slots whole within the step, for which a
     device may need as much memory as for copies; so is any optimizer for a batch that does not
-    split, and a step that is not compiled holds copies. Reading a slot brings its parts together.
+    split, and a step that is not compiled holds copies. XLA's compiler for CPUs makes one of the
+    two gathers of a weight, so that there a step holds all weights for a time. Reading a variable
+    that is cut brings its parts together.
 
     Args:
         devices: device names or JAX devices, or one of them; by default all local devices of
@@ -108,7 +113,8 @@ class MirroredStrategy(Strategy):
             `RingAllReduce()`; by default `NcclAllReduce()`, the platform's own.
         check_agreement: compare the replicas' variables after each training step; see
             `Strategy`.
-        shard: ``"optimizer"`` to cut the optimizer's state over the replicas; None for copies.
+        shard: ``"optimizer"`` to cut the optimizer's state over the replicas, ``"parameters"`` to
+            cut the weights as well; None for copies.
 
     Raises:
         ValueError: if a device does not exist or is given twice; if `shard` is something else, or
@@ -146,27 +152,31 @@ class MirroredStrategy(Strategy):
     def _require_shards(self) -> None:
         if self.shard is None:
             return
-        if self.shard != "optimizer":
+        if self.shard not in ("optimizer", "parameters"):
             raise ValueError(
-                f"MirroredStrategy(shard={self.shard!r}): it is 'optimizer', or None for a copy of "
-                "every variable on each device."
+                f"MirroredStrategy(shard={self.shard!r}): it is 'optimizer', 'parameters', or None "
+                "for a copy of every variable on each device."
             )
         if type(self.cross_device_ops) is not NcclAllReduce or self._has_own_all_reduce:
             raise ValueError(
-                "MirroredStrategy(shard='optimizer') sums each part of the gradients where it is "
-                "used, by the platform's own reduce-scatter, and so cannot take "
+                f"MirroredStrategy(shard={self.shard!r}) sums each part of the gradients where it "
+                "is used, by the platform's own reduce-scatter, and so cannot take "
                 f"{type(self.cross_device_ops).__name__} or an `all_reduce` of a subclass's. Leave "
                 "out `cross_device_ops`, or `shard`."
             )
         if self.check_agreement:
             raise ValueError(
-                "MirroredStrategy(shard='optimizer', check_agreement=True): what is cut has no "
+                f"MirroredStrategy(shard={self.shard!r}, check_agreement=True): what is cut has no "
                 "copies to compare. Leave out one of them."
             )
 
     @property
     def _cuts_slots(self) -> bool:
         return self.shard is not None and self.num_replicas_in_sync > 1
+
+    @property
+    def _cuts_weights(self) -> bool:
+        return self.shard == "parameters" and self.num_replicas_in_sync > 1
 
     def sharding_of(self, variable: Any) -> Sharding:
         """Where `variable` lives: a copy on each device, or a row, if it is cut.
@@ -195,7 +205,8 @@ class MirroredStrategy(Strategy):
         if not self._cuts_slots:
             return where
         replicas = self.num_replicas_in_sync
-        return f"{where}; of an optimizer's slots each has 1/{replicas}, cut by shard='optimizer'"
+        what = "weights and an optimizer's slots" if self._cuts_weights else "an optimizer's slots"
+        return f"{where}; of {what} each has 1/{replicas}, cut by shard={self.shard!r}"
 
 
 class CentralStorageStrategy(Strategy):

@@ -614,6 +614,11 @@ class Strategy:
         return False
 
     @property
+    def _cuts_weights(self) -> bool:
+        """Whether Keras's trainable variables are cut over the replicas."""
+        return False
+
+    @property
     def _step_timeout_seconds(self) -> float | None:
         """How long a step of several processes may take; None for no limit."""
         return None

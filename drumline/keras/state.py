@@ -26,6 +26,7 @@ from drumline.distribute import ParameterServerStrategy, Strategy, get_strategy,
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator
 from drumline.distribute.parameter_server.server_variable import ServerVariable, make_slot
 from drumline.distribute.variable import (
+    Variable,
     broadcast_initial_values,
     set_strategy,
     strategy_of_variable,
@@ -127,7 +128,7 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
             strategy = get_strategy() if has_strategy() else _cuts_slot.get()
             if strategy is not None:
                 set_strategy(self, strategy)
-            if strategy is not None and strategy is _cuts_slot.get() and np.size(value):
+            if strategy is not None and np.size(value) and _is_to_be_cut(self, strategy):
                 cut_from_now_on(self)
         if strategy is not None and not isinstance(value, jax.core.Tracer):
             arrays = strategy._arrays
@@ -140,6 +141,13 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
         return assign(self, value)
 
     return assign_placed
+
+
+def _is_to_be_cut(variable: Any, strategy: Strategy) -> bool:
+    if strategy is _cuts_slot.get():
+        return True
+    weight = variable.trainable and not isinstance(variable, Variable)
+    return strategy._cuts_weights and weight
 
 
 def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:

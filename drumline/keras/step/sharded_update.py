@@ -1,4 +1,7 @@
-"""The optimizer's update where its slots are cut over the replicas.
+"""A training step where the optimizer's slots, or the weights as well, are cut over the replicas.
+
+Weights that are cut are gathered where the loss is computed, and again for its gradient: between
+them no replica keeps those of the others.
 
 Each replica sums its row of the gradients (reduce-scatter). The optimizer then runs once, in the
 view of all devices, outside of the replicas' program: on rows, if what it computes is the same
@@ -26,6 +29,7 @@ from drumline.distribute.collectives.cross_device_ops import Packing
 from drumline.distribute.replica import whole_batch
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import shadowed
+from drumline.keras.step.reductions import NeedsGlobalBatch
 from drumline.training.cut_values import cut, is_cut, row_length, rows_shape, uncut
 
 _PACKING = Packing()
@@ -34,6 +38,14 @@ _PACKING = Packing()
 def row_specs(variables: Sequence[keras.Variable]) -> list[PartitionSpec]:
     """How the values of `variables` are cut over the replicas in a step's state."""
     return [PartitionSpec(REPLICA_AXIS) if is_cut(v) else PartitionSpec() for v in variables]
+
+
+def whole_specs(variables: Sequence[keras.Variable], values: Sequence[Any]) -> list[Any]:
+    """The values, or for variables that are cut the shapes and dtypes of whole ones."""
+    return [
+        jax.ShapeDtypeStruct(tuple(variable.shape), value.dtype) if is_cut(variable) else value
+        for variable, value in zip(variables, values, strict=True)
+    ]
 
 
 def whole_values(variables: Sequence[keras.Variable], values: Sequence[Any]) -> list[Any]:
@@ -57,16 +69,94 @@ def as_kept(variables: Sequence[keras.Variable], values: Sequence[Any], replicas
 
 
 def whole_on_replica(variables: Sequence[keras.Variable], values: Sequence[Any]) -> list[Any]:
-    """Traced on a replica: the values, the others' rows gathered.
+    """Traced on a replica: the values, the others' rows gathered; small ones travel as one.
 
-    The compiler leaves out what is not used, as a rule all of it.
+    The compiler leaves out what is not used.
     """
-    return [
-        uncut(jax.lax.all_gather(value, REPLICA_AXIS, tiled=True), tuple(variable.shape))
-        if is_cut(variable)
-        else value
-        for variable, value in zip(variables, values, strict=True)
-    ]
+    whole = list(values)
+    positions = [position for position, variable in enumerate(variables) if is_cut(variable)]
+    rows = [values[position] for position in positions]
+    for group in _PACKING.groups(rows):
+        members = [variables[positions[index]] for index in group]
+        row = jnp.concatenate([rows[index] for index in group], axis=1)
+        pack = jax.lax.all_gather(row, REPLICA_AXIS, tiled=True)
+        sizes = [math.prod(variable.shape) for variable in members]
+        columns = _columns(pack, sizes, pack.shape[0])
+        for index, variable, own in zip(group, members, columns, strict=True):
+            whole[positions[index]] = uncut(own, tuple(variable.shape))
+    return whole
+
+
+_GATHERING = frozenset(
+    (
+        "all_gather",
+        "concatenate",
+        "convert_element_type",
+        "reshape",
+        "slice",
+        "squeeze",
+        "transpose",
+    )
+)
+
+
+def _is_kept(primitive: core.Primitive, *_: Any, **__: Any) -> bool:
+    """Whether what `primitive` computes is kept for the gradient of a loss.
+
+    All is, but what may be a weight of all replicas, in whatever shape or dtype: these operations,
+    which compute nothing, are done again.
+    """
+    return primitive.name not in _GATHERING
+
+
+@contextlib.contextmanager
+def gathered_weights(
+    model: keras.Model, trainables: Sequence[Any], others: Sequence[Any]
+) -> Iterator[None]:
+    """Within the block the model's loss is given this replica's rows of the weights that are cut.
+
+    It gathers the others', and its gradient gathers them again: none is kept for it. The gradient
+    of a gather is a reduce-scatter, so that those of weights that are cut are sums over the
+    replicas, this replica's row of each.
+
+    Args:
+        model: the model.
+        trainables: its trainable variables.
+        others: the other variables of the state.
+
+    Raises:
+        NeedsGlobalBatch: when the step writes to a weight that is cut and not trained.
+    """
+    compute = model.compute_loss_and_updates
+
+    def compute_loss_and_updates(
+        trainable_values: Any, other_values: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        written: list[bool] = []
+
+        def loss_of_rows(trainable_rows: Any, other_rows: Any) -> Any:
+            before = whole_on_replica(others, other_rows)
+            weights = whole_on_replica(trainables, trainable_rows)
+            loss, (unscaled, y_pred, after, metrics) = compute(weights, before, *args, **kwargs)
+            written[:] = [new is not old for new, old in zip(after, before, strict=True)]
+            new_values = [new for new, is_new in zip(after, written, strict=True) if is_new]
+            return loss, (unscaled, y_pred, new_values, metrics)
+
+        rematerialized = jax.checkpoint(loss_of_rows, policy=_is_kept)
+        loss, (unscaled, y_pred, new_values, metrics) = rematerialized(
+            trainable_values, other_values
+        )
+        for variable, is_new in zip(others, written, strict=True):
+            if is_new and is_cut(variable):
+                raise NeedsGlobalBatch(f"the step writes to {variable.path!r}, which is cut")
+        new = iter(new_values)
+        after = [
+            next(new) if is_new else old for is_new, old in zip(written, other_values, strict=True)
+        ]
+        return loss, (unscaled, y_pred, after, metrics)
+
+    with shadowed(model, "compute_loss_and_updates", compute_loss_and_updates):
+        yield
 
 
 @contextlib.contextmanager
@@ -81,7 +171,15 @@ def scattered_gradients(
     def stateless_apply(
         optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
     ) -> Any:
-        found[:] = _scattered([jnp.asarray(grad) for grad in grads], replicas)
+        variables = model.optimizer._trainable_variables
+        sums = [jnp.asarray(grad) for grad in grads]
+        copies = [i for i, variable in enumerate(variables) if not is_cut(variable)]
+        for position, row in zip(
+            copies, _scattered([sums[i] for i in copies], replicas), strict=True
+        ):
+            sums[position] = row
+        # Divided last, as where nothing is cut: XLA joins the divisor with a learning rate.
+        found[:] = [total / replicas for total in sums]
         return trainable_variables, optimizer_variables
 
     with shadowed(model.optimizer, "stateless_apply", stateless_apply):
@@ -89,15 +187,14 @@ def scattered_gradients(
 
 
 def _scattered(grads: Sequence[jax.Array], replicas: int) -> list[jax.Array]:
-    """This replica's row of each mean; small arrays of a dtype travel as one."""
-    means: dict[int, jax.Array] = {}
+    """This replica's row of each sum; small arrays of a dtype travel as one."""
+    sums: dict[int, jax.Array] = {}
     for group in _PACKING.groups(grads):
         rows = jnp.concatenate([cut(grads[position], replicas) for position in group], axis=1)
         row = jax.lax.psum_scatter(rows, REPLICA_AXIS, scatter_dimension=0, tiled=True)
-        sums = _columns(row, [grads[position].size for position in group], replicas)
-        # Divided last, as where nothing is cut: XLA joins the divisor with a learning rate.
-        means.update((p, total / replicas) for p, total in zip(group, sums, strict=True))
-    return [means[position] for position in range(len(grads))]
+        sizes = [grads[position].size for position in group]
+        sums.update(zip(group, _columns(row, sizes, replicas), strict=True))
+    return [sums[position] for position in range(len(grads))]
 
 
 def _columns(rows: jax.Array, sizes: Sequence[int], replicas: int) -> list[jax.Array]:
@@ -132,34 +229,40 @@ class ShardedUpdate:
         Args:
             slots: the optimizer's values, those of variables that are cut in rows.
             grads: the mean gradients, in rows ``(replicas, length)``.
-            trainables: the trainable variables' values, whole on each device.
+            trainables: the trainable variables' values, those of variables that are cut in rows.
 
         Returns:
-            The new values of the trainable variables, whole, and of the optimizer, as they came.
+            The new values of the trainable variables and of the optimizer, as they came.
         """
         if len(trainables) == len(self._trainables) and self.is_by_element():
             return self._on_rows(slots, grads, trainables)
         whole = [uncut(g, tuple(v.shape)) for g, v in zip(grads, self._trainables, strict=True)]
-        new, slots = self._apply(whole_values(self._slots, slots), whole, trainables)
-        return list(new), as_kept(self._slots, slots, self._replicas)
+        weights = whole_values(self._trainables, trainables)
+        new, slots = self._apply(whole_values(self._slots, slots), whole, weights)
+        new = as_kept(self._trainables, new, self._replicas)
+        return new, as_kept(self._slots, slots, self._replicas)
 
     def _on_rows(
         self, slots: Sequence[Any], grads: Sequence[Any], trainables: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
         by_rows = self._strategy.batch_sharding
         rows = [
-            jax.lax.with_sharding_constraint(cut(value, self._replicas), by_rows)
-            for value in trainables
+            value
+            if is_cut(variable)
+            else jax.lax.with_sharding_constraint(cut(value, self._replicas), by_rows)
+            for variable, value in zip(self._trainables, trainables, strict=True)
         ]
         with _in_rows([*self._trainables, *filter(is_cut, self._slots)], self._replicas):
             new, slots = self._apply(slots, grads, rows)
         return self._gathered(new), list(slots)
 
     def _gathered(self, rows: Sequence[jax.Array]) -> list[jax.Array]:
-        """The values whole on each device; small ones of a dtype travel as one."""
+        """What is not cut whole on each device; small values of a dtype travel as one."""
         copies = NamedSharding(self._strategy.mesh, PartitionSpec())
-        whole: dict[int, jax.Array] = {}
-        for group in _PACKING.groups(rows):
+        whole = dict(enumerate(rows))
+        positions = [i for i, variable in enumerate(self._trainables) if not is_cut(variable)]
+        for found in _PACKING.groups([rows[position] for position in positions]):
+            group = [positions[index] for index in found]
             members = [self._trainables[position] for position in group]
             pack = jnp.concatenate([rows[position] for position in group], axis=1)
             pack = jax.lax.with_sharding_constraint(pack, copies)

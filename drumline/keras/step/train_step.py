@@ -43,12 +43,14 @@ from drumline.keras.step.reductions import (
 from drumline.keras.step.sharded_update import (
     ShardedUpdate,
     as_kept,
+    gathered_weights,
     row_specs,
     scattered_gradients,
     whole_on_replica,
+    whole_specs,
     whole_values,
 )
-from drumline.training.cut_values import held
+from drumline.training.cut_values import held, is_cut
 from drumline.training.jax_internals import current_trace, is_staged
 from drumline.training.outbox import WithParcels, collecting
 
@@ -224,11 +226,10 @@ class GlobalBatchStep:
         """The step, of a state in which values are cut over the replicas."""
         variables = state_variables(self._model, self._groups)
         whole = [whole_values(*each) for each in zip(variables, state, strict=True)]
-        results, state = self._step(tuple(whole), batch)
+        results, new = self._step(tuple(whole), batch)
         replicas = self._strategy.num_replicas_in_sync
-        return results, tuple(
-            as_kept(*each, replicas) for each in zip(variables, state, strict=True)
-        )
+        kept = [as_kept(*each, replicas) for each in zip(variables, new, strict=True)]
+        return results, tuple(map(_unchanged_as_before, state, whole, new, kept))
 
     @functools.cached_property
     def _cut(self) -> Any:
@@ -264,6 +265,14 @@ class GlobalBatchStep:
         even = splits_evenly(batch, self._strategy.num_replicas_in_sync)
         lowered: jax.stages.Lowered = (self._cut if even else self._whole).lower(state, batch)
         return lowered
+
+
+def _unchanged_as_before(
+    before: Sequence[Any], whole: Sequence[Any], after: Sequence[Any], kept: Sequence[Any]
+) -> list[Any]:
+    """`kept`, with the rows of `before` for the values that a step gave back as it was given."""
+    same = [new is old for new, old in zip(after, whole, strict=True)]
+    return [old if is_old else new for is_old, old, new in zip(same, before, kept, strict=True)]
 
 
 @contextlib.contextmanager
@@ -411,15 +420,20 @@ class TrainStep:
         state = state_sharding(self._model, self._strategy, TRAIN_STATE)
 
         def train_step(state: Any, batch: Any) -> Any:
-            outputs = whole_batch_outputs(self._model, self._strategy, state, batch)
-            slots: Any = whole
+            given = state
+            specs: Any = whole
+            left: Any = whole
             if self._cuts_slots:
-                slots = row_specs(self._model.optimizer.variables)
+                variables = state_variables(self._model, TRAIN_STATE)
+                given = [whole_specs(*each) for each in zip(variables, state, strict=True)]
+                specs = tuple(map(row_specs, variables))
+                left = ([], specs[1], [], specs[3])  # the others are updated outside
+            outputs = whole_batch_outputs(self._model, self._strategy, given, batch)
             body = jax.shard_map(
                 functools.partial(self._replica_step, outputs),
                 mesh=self._strategy.mesh,
-                in_specs=((whole, whole, slots, whole), cut),
-                out_specs=(whole, whole, cut, whole, cut),
+                in_specs=(specs, cut),
+                out_specs=(whole, left, cut, whole, cut),
                 check_vma=False,
             )
             logs, new, grads, differs, parcels = body(state, batch)
@@ -446,11 +460,16 @@ class TrainStep:
             trainables, before, optimizer, old_metrics = state
             grads: list[jax.Array] = []
             reduced: contextlib.AbstractContextManager[Any] = averaged_gradients(model, trace)
+            gathered: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
             if self._cuts_slots:
                 optimizer = whole_on_replica(model.optimizer.variables, optimizer)
                 reduced = scattered_gradients(model, grads, self._strategy.num_replicas_in_sync)
+                members = state_variables(model, TRAIN_STATE)
+                if any(map(is_cut, [*members[0], *members[1]])):
+                    gathered = gathered_weights(model, members[0], members[1])
             with (
                 global_loss(model, trace, outputs),
+                gathered,
                 metrics.updated_globally(),
                 reduced,
                 readable_optimizer(model, optimizer),

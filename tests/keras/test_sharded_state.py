@@ -1,9 +1,10 @@
-"""`MirroredStrategy(shard="optimizer")`: slots in pieces, and the numbers of mirrored ones."""
+"""`MirroredStrategy(shard=...)`: slots and weights cut, and the numbers of mirrored ones."""
 
 from __future__ import annotations
 
 import math
 import re
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 import drumline as dl
 from drumline.distribute import MirroredStrategy, RingAllReduce, Strategy
+from drumline.distribute.global_arrays import ReplicaArrays
 from drumline.keras.state import TRAIN_STATE
 from drumline.keras.step.train_step import TrainStep
 from drumline.training.cut_values import is_cut, reading_rows, row_length
@@ -82,20 +84,27 @@ def _require_close(
         np.testing.assert_allclose(our, their, atol=tolerance, rtol=tolerance, err_msg=our.path)
 
 
+SHARDS = ("optimizer", "parameters")
+QUICK = {("adam", "optimizer"), ("momentum", "parameters"), ("clipped", "parameters")}
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("name", "shard"),
     [
-        pytest.param(name, marks=[] if name in ("adam", "momentum", "clipped") else thorough)
+        pytest.param(name, shard, marks=[] if (name, shard) in QUICK else thorough)
         for name in OPTIMIZERS
+        for shard in SHARDS
     ],
 )
-def test_training_equals_that_of_mirrored_slots(name: str) -> None:
+def test_training_equals_that_of_mirrored_variables(name: str, shard: str) -> None:
     optimizer, tolerance = OPTIMIZERS[name]
-    sharded = MirroredStrategy(DEVICES, shard="optimizer")
+    sharded = MirroredStrategy(DEVICES, shard=shard)
     expected = _model(MirroredStrategy(DEVICES), optimizer)
     found = _model(sharded, optimizer)
+    # Evaluated is another program where weights are cut, with other roundings.
+    other = max(tolerance, 1e-6) if shard == "parameters" else tolerance
     for ours, theirs in zip(_trained(found, 48), _trained(expected, 48), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=tolerance, rtol=tolerance)
+        np.testing.assert_allclose(ours, theirs, atol=other, rtol=other)
     _require_close(found, expected, tolerance)
     _require_cut(found, sharded)
 
@@ -105,22 +114,32 @@ def _require_cut(model: keras.Model, strategy: Strategy) -> None:
     slots = [v for v in model.optimizer.variables if tuple(v.shape) in trainables]
     cut = [variable for variable in slots if is_cut(variable)]
     assert len(cut) >= len(trainables) - 1  # Adafactor factors the moments of the larger matrices
-    for variable in cut:
+    weights = [variable for variable in model.variables if is_cut(variable)]
+    assert weights == (model.trainable_variables if strategy.shard == "parameters" else [])
+    for variable in [*cut, *weights]:
         length = row_length(math.prod(variable.shape), len(DEVICES))
         with reading_rows():
             rows = variable.value
         assert rows.sharding == strategy.batch_sharding
         assert [shard.data.shape for shard in rows.addressable_shards] == [(1, length)] * 3
         assert variable.value.shape == variable.shape
-    assert not any(map(is_cut, model.variables))
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"steps_per_execution": 2}, {"run_eagerly": True}], ids=str
+    ("options", "shard"),
+    [
+        ({}, "parameters"),
+        ({"steps_per_execution": 2}, "optimizer"),
+        pytest.param({}, "optimizer", marks=thorough),
+        pytest.param({"steps_per_execution": 2}, "parameters", marks=thorough),
+        pytest.param({"run_eagerly": True}, "optimizer", marks=thorough),
+        pytest.param({"run_eagerly": True}, "parameters", marks=thorough),
+    ],
+    ids=str,
 )
-def test_batches_that_do_not_split_and_other_ways_to_run(options: Any) -> None:
+def test_batches_that_do_not_split_and_other_ways_to_run(options: Any, shard: str) -> None:
     optimizer, _ = OPTIMIZERS["nesterov"]
-    sharded = MirroredStrategy(DEVICES, shard="optimizer")
+    sharded = MirroredStrategy(DEVICES, shard=shard)
     expected = _model(MirroredStrategy(DEVICES), optimizer, **options)
     found = _model(sharded, optimizer, **options)
     for ours, theirs in zip(_trained(found, 31), _trained(expected, 31), strict=True):
@@ -135,6 +154,8 @@ def test_checkpoints_and_saved_models_go_from_one_to_the_other(tmp_path: Path) -
     kinds = {
         "cut": MirroredStrategy(DEVICES, shard="optimizer"),
         "cut in two": MirroredStrategy(DEVICES[:2], shard="optimizer"),
+        "cut, weights too": MirroredStrategy(DEVICES, shard="parameters"),
+        "cut, weights in two": MirroredStrategy(DEVICES[:2], shard="parameters"),
         "copies": MirroredStrategy(DEVICES),
         "one": MirroredStrategy(DEVICES[:1], shard="optimizer"),
     }
@@ -152,7 +173,66 @@ def test_checkpoints_and_saved_models_go_from_one_to_the_other(tmp_path: Path) -
         _require_close(loaded, first, 0, seeds=False)  # Keras saves none
         cut = [is_cut(variable) for variable in loaded.optimizer.variables]
         assert any(cut) == kind.startswith("cut")
+        assert all(map(is_cut, loaded.trainable_variables)) == ("weights" in kind)
         loaded.fit(x, y, batch_size=12, shuffle=False, verbose=0)
+
+
+class _Stop(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self.params["epochs"] == 3 and batch == 2 and self.model.optimizer.iterations == 7:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("parameters", "optimizer"),
+        pytest.param("optimizer", None, marks=thorough),
+        pytest.param(None, "parameters", marks=thorough),
+    ],
+)
+def test_an_interrupted_fit_goes_on_with_other_shards(
+    first: str | None, second: str | None, tmp_path: Path
+) -> None:
+    x, y = _rows(48)
+    backup = keras.callbacks.BackupAndRestore(str(tmp_path / "backup"), save_freq=2)
+
+    def fitted(shard: str | None, *callbacks: keras.callbacks.Callback) -> keras.Model:
+        model = _model(MirroredStrategy(DEVICES, shard=shard), OPTIMIZERS["adam"][0])
+        model.fit(x, y, batch_size=12, epochs=3, verbose=0, callbacks=list(callbacks))
+        return model
+
+    with pytest.raises(KeyboardInterrupt):
+        fitted(first, backup, _Stop())
+    _require_close(fitted(second, backup), fitted(None), 1e-6)
+
+
+def test_saving_brings_one_variable_together_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined: list[weakref.ref[jax.Array]] = []
+    saving: list[bool] = []
+    join = ReplicaArrays._joined
+
+    def counting_join(self: ReplicaArrays, *args: Any) -> jax.Array:
+        # The one before is let go of when this one takes its place.
+        assert not saving or sum(each() is not None for each in joined) <= 1
+        whole = join(self, *args)
+        joined.append(weakref.ref(whole))
+        return whole
+
+    monkeypatch.setattr(ReplicaArrays, "_joined", counting_join)
+    model = _model(MirroredStrategy(DEVICES, shard="parameters"), OPTIMIZERS["adam"][0])
+    model.fit(*_rows(24), batch_size=12, verbose=0)
+    saving.append(True)
+    for save in (
+        lambda: model.save(tmp_path / "model.keras"),
+        lambda: model.save_weights(tmp_path / "model.weights.h5"),
+        lambda: dl.train.Checkpoint(model=model).save(str(tmp_path / "a")),
+    ):
+        joined.clear()
+        save()
+        assert len(joined) >= len(model.trainable_variables)
 
 
 @pytest.mark.parametrize("name", ["adam", "clipped"])
@@ -171,6 +251,25 @@ def test_updates_by_element_need_no_whole_slots(name: str) -> None:
     assert gathered == 1 if name == "adam" else gathered > 1
 
 
+def test_weights_are_gathered_again_for_the_gradient() -> None:
+    strategy = MirroredStrategy(DEVICES, shard="parameters")
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        layers = [keras.layers.Dense(600, "tanh", use_bias=False) for _ in range(4)]
+        model = keras.Sequential([keras.Input((600,)), *layers])
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+    rows = np.zeros((12, 600), np.float32)
+    with strategy.scope():
+        model._symbolic_build(data_batch=(rows, rows))
+        groups = dict.fromkeys(TRAIN_STATE, True)
+        step = TrainStep(model, strategy)._per_replica
+        lowered = step._alone.lower(model._get_jax_state(**groups), (rows, rows))
+    # As it is before XLA, whose compiler for CPUs makes one gather of two again.
+    program = lowered.as_text()
+    assert program.count("stablehlo.reduce_scatter") == 4
+    assert program.count("stablehlo.all_gather") == 4 + 3  # the first layer's gradient needs none
+
+
 def test_steps_of_a_loop_refuse_what_is_cut() -> None:
     strategy = MirroredStrategy(DEVICES, shard="optimizer")
     model = _model(strategy, OPTIMIZERS["adam"][0])
@@ -187,7 +286,7 @@ def test_what_cannot_be_had() -> None:
     with pytest.raises(ValueError, match="shard='rows'"):
         MirroredStrategy(DEVICES, shard="rows")
     with pytest.raises(ValueError, match="RingAllReduce"):
-        MirroredStrategy(DEVICES, RingAllReduce(), shard="optimizer")
+        MirroredStrategy(DEVICES, RingAllReduce(), shard="parameters")
     with pytest.raises(ValueError, match="check_agreement"):
         MirroredStrategy(DEVICES, shard="optimizer", check_agreement=True)
 
@@ -196,6 +295,8 @@ def test_what_it_says_of_itself() -> None:
     text = MirroredStrategy(DEVICES, shard="optimizer").describe()
     assert "of an optimizer's slots each has 1/3, cut by shard='optimizer'" in text
     assert "slots" not in MirroredStrategy(DEVICES[:1], shard="optimizer").describe()
+    text = MirroredStrategy(DEVICES, shard="parameters").describe()
+    assert "of weights and an optimizer's slots each has 1/3, cut by shard='parameters'" in text
 
 
 def _resnet50() -> list[tuple[int, ...]]:
