@@ -1,0 +1,161 @@
+"""Times of collectives and steps: against sums done by hand, and what must hold of any."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from drumline.plan import report
+from drumline.plan.estimate import (
+    HOP_SECONDS,
+    NETWORK_SECONDS,
+    StepEstimate,
+    collective_seconds,
+    efficiencies,
+    estimate_text,
+)
+from drumline.plan.hardware import CHIPS, Known, group_of
+from drumline.plan.program_text import Collective, ProgramTextError
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def step_of(program: str, hardware: str) -> StepEstimate:
+    return estimate_text((PROGRAMS / f"{program}.hlo").read_text(), group_of(hardware))
+
+
+def collective(kind: str = "all-reduce", size: float = 1e9, group: int = 8) -> Collective:
+    return Collective(kind, size, {"f32": size}, 1.0, group, "", False, "")
+
+
+def seconds(hardware: str, kind: str = "all-reduce", size: float = 1e9, group: int = 8) -> float:
+    known = collective_seconds(collective(kind, size, group), group_of(hardware), 8)
+    assert (known.unit, known.how) == ("s", "model")
+    return known.value
+
+
+def test_an_all_reduce_over_a_whole_pod() -> None:
+    """Both axes of 16 x 16 chips carry parts, in both directions: 4 links of 50 GB/s."""
+    sent = 2 * 1e9 * 255 / 256
+    assert seconds("tpu-v5e-256") == pytest.approx(sent / 200e9 + 2 * 16 * HOP_SECONDS)
+    # Google's page: 51.2 TB/s for all-reduces of a pod, which is 200 GB/s a chip.
+    assert 256 * 200e9 == 51.2e12
+
+
+def test_rows_without_joined_ends_carry_half() -> None:
+    """16 chips of v5e are 4 x 4, whose ends are not joined; 64 of v5p are, from 4 on."""
+    assert seconds("tpu-v5e-16") == pytest.approx(2e9 * 15 / 16 / 100e9 + 12 * HOP_SECONDS)
+    assert seconds("tpu-v5p-64") == pytest.approx(2e9 * 63 / 64 / 600e9 + 12 * HOP_SECONDS)
+
+
+def test_slices_reduce_their_shares_over_the_network() -> None:
+    one, two, more = (seconds(f"tpu-v5e-{slices}x256") for slices in (1, 2, 32))
+    network = CHIPS["v5e"].network.value
+    assert two - one == pytest.approx(2 * 1e9 / 256 / 2 / network + 2 * NETWORK_SECONDS)
+    assert more - one == pytest.approx(2e9 / 256 * 31 / 32 / network + 10 * NETWORK_SECONDS)
+
+
+@pytest.mark.parametrize("hardware", ["tpu-v5e-256", "tpu-v5p-64", "gpu-h100-8", "gpu-h100-64"])
+def test_what_must_hold_of_all(hardware: str) -> None:
+    gather, scatter = (seconds(hardware, kind) for kind in ("all-gather", "reduce-scatter"))
+    assert gather == scatter == pytest.approx(seconds(hardware) / 2)
+    for kind in ("all-reduce", "all-gather", "all-to-all", "collective-permute"):
+        small, large = (seconds(hardware, kind, size) for size in (1e3, 1e9))
+        assert 0 < small < large
+
+
+def test_a_collective_over_some_devices_stays_among_neighbours() -> None:
+    """Two of the eight that the program was compiled for, whatever the group's size."""
+    assert seconds("tpu-v5e-256", group=2) == seconds("tpu-v5e-4x256", group=2)
+    assert seconds("tpu-v5e-1") == 0.0
+
+
+def test_a_step_s_time_is_of_cycles_and_collectives() -> None:
+    step = step_of("data_parallel", "tpu-v5e-8")
+    assert step.computing.value == pytest.approx(10842 / 1.5e9)
+    assert step.computing.how == "compiler's cycles"
+    (reduced,) = step.collectives
+    assert step.waiting.value == reduced.seconds.value > 0 and step.hidden.value == 0
+    assert step.step.value == pytest.approx(step.computing.value + step.waiting.value)
+    assert sum(layer.share for layer in step.layers) == pytest.approx(1)
+    assert [layer.seconds.value for layer in step.layers] == sorted(
+        (layer.seconds.value for layer in step.layers), reverse=True
+    )
+    peak = step.share_of_peak(34_766_848)
+    assert peak.value == pytest.approx(34_766_848 / step.step.value / 197e12) and peak.value < 1
+
+
+def test_what_runs_beside_work_costs_nothing_until_it_takes_longer() -> None:
+    step = step_of("overlapped", "tpu-v5e-256")
+    assert 0 < step.hidden.value < step.computing.value
+    assert step.step.value == pytest.approx(step.computing.value + step.waiting.value)
+    slow = step_of("overlapped", "tpu-v5e-64x16")
+    assert slow.hidden.value > slow.computing.value
+    assert slow.step.value == pytest.approx(slow.hidden.value + slow.waiting.value)
+
+
+def test_a_loop_s_work_counts_each_time_and_without_an_estimate_by_its_bytes() -> None:
+    step = step_of("loop", "tpu-v5e-8")
+    by_bytes = step.computing.value - (12 * (1957 + 4319) + 2019) / 1.5e9
+    bytes_ = sum(work.bytes * work.times for work in step.without_estimate)
+    assert bytes_ > 64 * 256 * 2
+    assert by_bytes == pytest.approx(2 * bytes_ / 819e9)
+
+
+def test_efficiencies_are_of_one_chip_and_at_most_1() -> None:
+    step = step_of("data_parallel", "tpu-v5e-256")
+    found = efficiencies(step)
+    assert [chips for chips, _ in found] == [1 << power for power in range(11)]
+    assert found[0][1].value == 1
+    assert all(0 < known.value <= 1 and known.how == "model" for _, known in found)
+    assert found[-1][1].value < found[8][1].value, "over the network it is slower"
+
+
+def test_no_time_without_cycles_or_links() -> None:
+    with pytest.raises(ValueError, match="No time can be planned for gpu-h100-8: no compiler's"):
+        step_of("zero", "gpu-h100-8")
+    with pytest.raises(ValueError, match=r"cpu-4x2 cannot be planned: this machine"):
+        seconds("cpu-4x2")
+    with pytest.raises(ProgramTextError, match="no compiled program's text"):
+        estimate_text("", group_of("tpu-v5e-8"))
+
+
+def test_the_page_says_how_each_number_was_got() -> None:
+    step = step_of("overlapped", "tpu-v5e-256")
+    page = report.markdown(step)
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    hows = {row[2] for row in rows if len(row) == 4 and row[2] not in ("how", "---")}
+    assert hows == {"compiler's cycles", "model", "published"}
+    read = json.loads(report.as_json(step))
+    assert read["hardware"] == "tpu-v5e-256" and read["compiled_for"] == 8
+    first = read["sections"][0]["rows"][0]
+    assert (first["name"], first["unit"], first["value"]) == ("step", "s", step.step.value)
+    assert all(row["how"] and row["source"] for part in read["sections"] for row in part["rows"])
+    written = io.StringIO()
+    report.print_report(step, Console(file=written, width=200))
+    for section in report.sections(step):
+        for name, known in section.rows:
+            assert report.shown(known) in page and report.shown(known) in written.getvalue()
+            assert name in page
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0012, "s", "1.20 ms"),
+        (0.99999, "s", "1.00 s"),
+        (12.5e-6, "s", "12.5 µs"),
+        (197e12, "FLOP/s", "197 TFLOP/s"),
+        (16e9, "B", "16.0 GB"),
+        (512.0, "B", "512 B"),
+        (0.973, "", "97.3 %"),
+        (0.0, "s", "0 s"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, unit: str, text: str) -> None:
+    assert report.shown(Known(value, unit, "model", "")) == text  # type: ignore[arg-type]
+    assert report.shown(Known(0.0, "B", "assumed", "")) == "not known"
