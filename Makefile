@@ -52,7 +52,7 @@ test-reference: $(REFERENCE)/.installed
 # would look for a TPU in all other tests.
 WITH_LIBTPU := JAX_PLATFORMS=cpu PYTHONPATH=$(CURDIR)/$(LIBTPU) $(VENV)/bin/python
 test-tpu: $(LIBTPU)/.installed
-	$(WITH_LIBTPU) -m pytest -q tests/compiled_for_tpus
+	$(WITH_LIBTPU) -m pytest -q tests/compiled_for_tpus tests/plan/test_plan_for_tpus.py
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/compiler \

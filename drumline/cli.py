@@ -11,6 +11,7 @@ import typer
 
 from drumline.jobs.data_service import app as data_service
 from drumline.jobs.launch.command import launch
+from drumline.plan.command import plan
 
 app = typer.Typer(
     help="Training scripts written for one device, run on many.",
@@ -48,6 +49,7 @@ def main(
 
 # What follows the first word that is no option belongs to the command that is launched.
 app.command(context_settings={"allow_interspersed_args": False})(launch)
+app.command(context_settings={"allow_interspersed_args": False})(plan)
 app.add_typer(data_service, name="data-service")
 
 

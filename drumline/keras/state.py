@@ -282,7 +282,9 @@ def runs_on_replicas(model: keras.Model) -> Strategy | None:
     Steps that are not compiled are Keras's: each replica computes the whole batch.
     """
     strategy = strategy_of(model)
-    if strategy is None or strategy.num_replicas_in_sync == 1:
+    if strategy is None:
+        return None
+    if strategy.num_replicas_in_sync == 1 and strategy._planner is None:
         return None
     return strategy if model.jit_compile and not model.run_eagerly else None
 

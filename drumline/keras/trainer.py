@@ -17,7 +17,7 @@ from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.input.distributed_iterator import DevicePrefetcher
 from drumline.distribute.process_group.host_collectives import broadcast_host
 from drumline.distribute.replica import whole_batch
-from drumline.distribute.step.compiled_step import sends_parcels
+from drumline.distribute.step.compiled_step import NotPlannedError, sends_parcels
 from drumline.keras import internals
 from drumline.keras.data_adapter import DatasetAdapter
 from drumline.keras.internals import overrides
@@ -47,11 +47,12 @@ def limit_in_flight(step: Callable[..., Any], strategy: Strategy) -> Callable[..
 
     def step_when_free(state: Any, batch: Any) -> Any:
         strategy._in_flight.wait()
-        batch = (
-            shard_or_replicate(batch, strategy)
-            if strategy.spans_processes
-            else move_to_devices(batch, strategy)
-        )
+        if strategy._planner is None:
+            batch = (
+                shard_or_replicate(batch, strategy)
+                if strategy.spans_processes
+                else move_to_devices(batch, strategy)
+            )
         results, state = step(state, batch)
         outputs = results.outputs
         strategy._in_flight.started(outputs)
@@ -88,6 +89,7 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
     def make_for_strategy(self: keras.Model, force: bool = False) -> Any:
         strategy = runs_on_replicas(self)
         if strategy is None:
+            _require_no_plan(self)
             with _delivering(self, "train_step"):
                 return make(self, force)
         if self.train_function is None or force:
@@ -186,6 +188,10 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the epoch iterator's: off the CPU, batches travel to their replicas one step early."""
 
     def get_placed_iterator(self: Any) -> Any:
+        planner = get_strategy()._planner if has_strategy() else None
+        if planner is not None:
+            adapter = self.data_adapter
+            planner.saw_input(adapter.dataset if isinstance(adapter, DatasetAdapter) else None)
         position = position_in(self)
         if position is not None and position.is_kept:
             strategy = get_strategy() if has_strategy() else None
@@ -199,7 +205,7 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
         if get_strategy().spans_processes:
             return identical_batches(self.data_adapter, get_strategy())
         batches = self.data_adapter.get_jax_iterator()
-        if get_strategy().replica_devices[0].platform == "cpu":
+        if get_strategy().replica_devices[0].platform == "cpu" or get_strategy()._planner:
             return batches
         return prefetch_to_devices(batches, get_strategy())
 
@@ -217,6 +223,8 @@ def _placed_ahead(batches: Any, strategy: Strategy | None) -> Any:
     if strategy is not None and strategy.num_replicas_in_sync > 1:
         UnevenReporter.epochs += 1
         if strategy.spans_processes or strategy.replica_devices[0].platform == "cpu":
+            return batches
+        if strategy._planner is not None:
             return batches
         place = functools.partial(shard_or_replicate, strategy=strategy)
         return DevicePrefetcher(batches, batches, place, 2)
@@ -274,3 +282,18 @@ def _predict_step(model: keras.Model) -> Callable[..., Any]:
         return outputs, (state[0], non_trainables)
 
     return predict_step
+
+
+def _require_no_plan(model: keras.Model) -> None:
+    """Refuse to train for real, here, while a script is planned for other hardware.
+
+    Raises:
+        NotPlannedError: if one is.
+    """
+    if Strategy._stand_in is not None:
+        eager = model.run_eagerly or not model.jit_compile
+        raise NotPlannedError(
+            f"Model {model.name!r} trains "
+            + ("step by step as Python (run_eagerly, or jit_compile=False)." if eager else "")
+            + ("" if eager else "in no strategy's scope: make it inside `with strategy.scope():`.")
+        )

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from drumline.plan.hardware import Chip, ChipGroup, Known, side_lengths
@@ -78,6 +79,8 @@ class StepEstimate:
             the bytes it writes and reads.
         unknown_loops: loops that count once, as the text does not say how often they run.
         summary: what the program's text says.
+        operations: FLOP of a device; 0 where that is not known.
+        compiled_slices: for how many slices it was compiled.
     """
 
     group: ChipGroup
@@ -91,9 +94,11 @@ class StepEstimate:
     without_estimate: tuple[Work, ...]
     unknown_loops: tuple[str, ...]
     summary: Summary
+    operations: float = 0.0
+    compiled_slices: int = 1
 
     def share_of_peak(self, operations: float) -> Known:
-        """Return which part of the chips' peak `operations` (FLOP of a chip and step) are.
+        """Return which part of the chips' peak `operations` (FLOP of a device and step) are.
 
         Raises:
             ValueError: if the chip's peak is not known.
@@ -101,7 +106,8 @@ class StepEstimate:
         peak = self.group.chip.peak
         if not peak.value:
             raise ValueError(f"The peak of {self.group.name} is not known: {peak.source}.")
-        return Known(operations / self.step.value / peak.value, "", "model", "at best")
+        peak_of_device = peak.value / self.group.chip.cores
+        return Known(operations / self.step.value / peak_of_device, "", "model", "at best")
 
     def efficiency(self, chips: int) -> Known:
         """Return a step's time on one chip over that on `chips`, with the same rows for each.
@@ -109,48 +115,80 @@ class StepEstimate:
         Raises:
             UnknownHardwareError: if there is no such group of this kind.
         """
-        other = estimate(self.summary, self.group.resized(chips), self.compiled_for)
+        other = estimate(
+            self.summary,
+            self.group.resized(chips),
+            self.compiled_for,
+            self.operations,
+            self.compiled_slices,
+        )
         alone = self.computing.value
         return Known(
             alone / other.step.value, "", "model", "an upper bound: no stragglers, no input"
         )
 
 
-def estimate_text(text: str, group: ChipGroup) -> StepEstimate:
+def estimate_text(
+    text: str, group: ChipGroup, operations: float = 0.0, compiled_slices: int = 1
+) -> StepEstimate:
     """Return what a step takes whose program, compiled for a chip of this kind, has this text.
+
+    Args:
+        text: of the program.
+        group: the chips.
+        operations: FLOP of a device, by which computing is counted where there are no cycles.
+        compiled_slices: see `collective_seconds`.
 
     Raises:
         ProgramTextError: if it is no program's text.
         ValueError: if the chip has no clock, as the compilers of GPUs and CPUs estimate no cycles.
     """
     program = CompiledProgram(text)
-    return estimate(program.summary(), group, program.devices)
+    return estimate(program.summary(), group, program.devices, operations, compiled_slices)
 
 
-def estimate(summary: Summary, group: ChipGroup, compiled_for: int) -> StepEstimate:
+def estimate(
+    summary: Summary,
+    group: ChipGroup,
+    compiled_for: int,
+    operations: float = 0.0,
+    compiled_slices: int = 1,
+) -> StepEstimate:
     """Return what a step takes of which the compiled program's summary is this one.
 
     Args:
         summary: of the program.
         group: the chips.
         compiled_for: how many devices the program was compiled for.
+        operations: FLOP of a device, by which computing is counted where there are no cycles.
+        compiled_slices: see `collective_seconds`.
 
     Raises:
-        ValueError: if the chip has no clock.
+        ValueError: if the chip has no clock, and no peak or no operations.
     """
     chip = group.chip
-    if not chip.clock.value:
-        raise ValueError(f"No time can be planned for {group.name}: {chip.clock.source}.")
     by_place: dict[str, float] = defaultdict(float)
-    for work in summary.work:
-        by_place[_place(work)] += _seconds(work, group)
-    total = sum(by_place.values())
-    assumed = "" if not summary.without_estimate else "; parts without one by their bytes"
-    computing = Known(
-        total, "s", "compiler's cycles", f"at {chip.clock.value / 1e9:g} GHz{assumed}"
-    )
+    if chip.clock.value:
+        for work in summary.work:
+            by_place[_place(work)] += _seconds(work, group)
+        total = sum(by_place.values())
+        assumed = "" if not summary.without_estimate else "; parts without one by their bytes"
+        if any(work.operations is not None for work in summary.work):
+            assumed += "; attention's kernels by their operations at the chip's peak"
+        computing = Known(
+            total, "s", "compiler's cycles", f"at {chip.clock.value / 1e9:g} GHz{assumed}"
+        )
+    elif chip.peak.value and operations:
+        total = operations / chip.peak.value
+        computing = Known(
+            total, "s", "model", "all operations at the chip's peak: far less than it takes"
+        )
+    else:
+        raise ValueError(f"No time can be planned for {group.name}: {chip.clock.source}.")
     reduced = tuple(
-        Reduced(each, _all_times(each, collective_seconds(each, group, compiled_for)))
+        Reduced(
+            each, _all_times(each, collective_seconds(each, group, compiled_for, compiled_slices))
+        )
         for each in summary.collectives
     )
     waiting = sum(each.seconds.value for each in reduced if not each.collective.overlapped)
@@ -174,9 +212,11 @@ def estimate(summary: Summary, group: ChipGroup, compiled_for: int) -> StepEstim
             for name, each in layers
             if total
         ),
-        without_estimate=summary.without_estimate,
+        without_estimate=summary.without_estimate if chip.clock.value else (),
         unknown_loops=summary.unknown_loops,
         summary=summary,
+        operations=operations,
+        compiled_slices=compiled_slices,
     )
 
 
@@ -185,10 +225,54 @@ def efficiencies(step: StepEstimate, sizes: Iterable[int] = SIZES) -> Sequence[t
     return [(chips, step.efficiency(chips)) for chips in sizes]
 
 
+def loss_of_doubling(
+    measured: Mapping[int, float], bound: Callable[[int], float] = lambda chips: 1.0
+) -> float:
+    """Return which part of the rate is lost for each doubling, as was measured.
+
+    An empirical law, for what no model knows: stragglers, jitter, input. With b chips in the
+    smallest measurement, ``rate(n) = rate(b) * bound(n) / bound(b) * (1 - loss * log2(n / b))``;
+    the loss is the least squares' of the other measurements.
+
+    Args:
+        measured: rates of a chip, in any unit, by the number of chips; at least two.
+        bound: the efficiency that a model gives, an upper bound.
+
+    Raises:
+        ValueError: for fewer than two measurements, or rates that are not positive.
+    """
+    if len(measured) < 2 or min(measured) < 1 or min(measured.values()) <= 0:
+        raise ValueError(
+            f"A loss is fitted to positive rates of two or more numbers of chips, got {measured}."
+        )
+    base = min(measured)
+    above = below = 0.0
+    for chips, rate in measured.items():
+        doublings = math.log2(chips / base)
+        ratio = rate / measured[base] / (bound(chips) / bound(base))
+        above += doublings * (1 - ratio)
+        below += doublings**2
+    return above / below
+
+
+def rate_with_loss(
+    measured: Mapping[int, float],
+    chips: int,
+    bound: Callable[[int], float] = lambda chips: 1.0,
+) -> float:
+    """Return the rate of a chip among `chips`, by what was measured; see `loss_of_doubling`."""
+    base = min(measured)
+    loss = loss_of_doubling(measured, bound)
+    kept = max(0.0, 1 - loss * math.log2(chips / base))
+    return measured[base] * bound(chips) / bound(base) * kept
+
+
 def _seconds(work: Work, group: ChipGroup) -> float:
     chip = group.chip
     if work.cycles is not None:
         return work.cycles / chip.clock.value
+    if work.operations is not None:
+        return work.operations * work.times * chip.cores / chip.peak.value
     return 2 * work.bytes * work.times / chip.memory_bandwidth.value
 
 
@@ -196,13 +280,32 @@ def _all_times(collective: Collective, once: Known) -> Known:
     return once._replace(value=once.value * collective.times)
 
 
+_AROUND = re.compile(r"(?:jit|pjit|jvp|transpose|checkpoint|remat|vmap)\((.*)\)$")
+
+
 def _place(work: Work) -> str:
     """Where work comes from: without what JAX wraps around it, and without the operation."""
     first = work.op_name.partition(";")[0]  # fused work has several
-    return first.rpartition("/")[0] or first or f"({work.opcode})"
+    place = first.rpartition("/")[0]
+    if not place:
+        return first or f"without a place: {work.opcode}"
+    parts = place.split("/")
+    names = [_unwrapped(part) for part in parts if part != "shard_map"]
+    if len(names) > 1 and parts[0].startswith(("jit(", "pjit(")):  # the step itself
+        names = names[1:]
+    passes = ", backward" if "transpose(" in place else ""
+    return "/".join(filter(None, names)) + passes
 
 
-def collective_seconds(collective: Collective, group: ChipGroup, compiled_for: int) -> Known:
+def _unwrapped(part: str) -> str:
+    while found := _AROUND.fullmatch(part):
+        part = found[1]
+    return part
+
+
+def collective_seconds(
+    collective: Collective, group: ChipGroup, compiled_for: int, compiled_slices: int = 1
+) -> Known:
     """Return how long one run of a collective takes.
 
     Args:
@@ -210,6 +313,8 @@ def collective_seconds(collective: Collective, group: ChipGroup, compiled_for: i
         group: the chips it is planned for.
         compiled_for: how many devices the program was compiled for: a collective over all of them
             is over all chips of `group`, and one over fewer stays among neighbours.
+        compiled_slices: for how many slices of so many devices it was compiled: such a program's
+            collectives are each of one slice, or of what is between slices.
 
     Raises:
         ValueError: if the chips' links have no published speed.
@@ -217,8 +322,16 @@ def collective_seconds(collective: Collective, group: ChipGroup, compiled_for: i
     chip = group.chip
     if not chip.link.value:
         raise ValueError(f"Collectives of {group.name} cannot be planned: {chip.link.source}.")
+    if collective.network:  # of a chip's share, which is another one in slices of another size
+        share = collective.bytes * compiled_for / group.chips_per_slice
+        seconds = 0.0
+        if group.slices > 1:
+            seconds = _by_network(
+                dataclasses.replace(collective, bytes=share), chip, 1, group.slices
+            )
+        return Known(seconds, "s", "model", f"over the network, between {group.slices} slices")
     everywhere = collective.group >= compiled_for
-    slices = group.slices if everywhere else 1
+    slices = group.slices if everywhere and compiled_slices == 1 else 1
     inside = group.chips_per_slice if everywhere else collective.group
     inside = max(1, min(inside, group.chips_per_slice))
     seconds = 0.0

@@ -11,13 +11,14 @@ import math
 import re
 from typing import Literal, NamedTuple
 
-Unit = Literal["FLOP/s", "B", "B/s", "Hz", "s", ""]
-How = Literal["compiled", "compiler's cycles", "model", "published", "assumed"]
+Unit = Literal["FLOP/s", "FLOP", "B", "B/s", "Hz", "s", "rows", "rows/s", "per epoch", "rate", ""]
+How = Literal["compiled", "compiler's cycles", "model", "measured", "published", "assumed"]
 """How a number was got.
 
 - compiled: the compiler says so of the program, as its memory and what its collectives carry;
 - compiler's cycles: the compiler's own estimate of how long a part takes;
 - model: computed here from other numbers;
+- measured: on this machine, now;
 - published: the maker of the hardware says so;
 - assumed: no page says so, and the source says why this value was taken.
 """
@@ -45,6 +46,7 @@ _V5P = "docs.cloud.google.com/tpu/docs/v5p-training"
 _V6E = "docs.cloud.google.com/tpu/docs/v6e"
 _H100 = "nvidia.com/en-us/data-center/h100 (SXM)"
 _DGX = "docs.nvidia.com/dgx/dgxh100-user-guide"
+_BOOK = "github.com/jax-ml/scaling-book, tpus.md"
 _HERE = "this machine is not measured"
 
 
@@ -102,9 +104,9 @@ CHIPS = {
             _published(275e12, "FLOP/s", _V4),
             _published(32 * 2**30, "B", _V4),
             _published(1.2e12, "B/s", _V4),
-            _assumed(50e9, "B/s", "as v5e; no page was found that gives the links of v4"),
+            _published(45e9, "B/s", _BOOK),
             3,
-            _assumed(6.25e9, "B/s", "50 Gbit/s a chip, as v5p"),
+            _published(25e9 / 4, "B/s", f"{_BOOK}: 25 GB/s a host, of 4 chips"),
             4,
             4096,
             2,

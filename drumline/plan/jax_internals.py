@@ -1,15 +1,20 @@
-"""What this room uses of JAX that is not public API (jax 0.8 to 0.12)."""
+"""What this room uses that is not public API: of jax 0.8 to 0.12, and of Keras 3.12 to 3.15."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import importlib
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+from unittest import mock
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from drumline._changes import note
 from drumline._jax_start import require, unsupported
+from drumline.training.keras_internals import load
 
 try:
     from jax._src import xla_bridge
@@ -64,3 +69,36 @@ def without_cache() -> Iterator[None]:
     finally:
         jax.config.update("jax_enable_compilation_cache", True)
         compilation_cache.reset_cache()
+
+
+_MODULES = [f"keras.src.backend.jax.{name}" for name in ("nn", "numpy")]
+load({name: ["jax"] for name in _MODULES})
+_CHOOSING = [importlib.import_module(name) for name in _MODULES]
+"""Which kernel attention takes, and how integers are multiplied."""
+
+
+class _JaxOf(ModuleType):
+    """JAX as it is where the devices are those of the planned hardware."""
+
+    def __init__(self, devices: Sequence[jax.Device]) -> None:
+        super().__init__("jax")
+        self._devices = list(devices)
+
+    def devices(self, *_: Any) -> list[jax.Device]:
+        return self._devices
+
+    def default_backend(self) -> str:
+        return str(self._devices[0].platform)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jax, name)
+
+
+@contextlib.contextmanager
+def seeing(devices: Sequence[jax.Device]) -> Iterator[None]:
+    """Within the block let Keras choose kernels for `devices`, and not for this process's."""
+    stand_in = _JaxOf(devices)
+    with contextlib.ExitStack() as stack:
+        for module in _CHOOSING:
+            stack.enter_context(mock.patch.object(module, "jax", stand_in))
+        yield

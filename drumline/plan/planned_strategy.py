@@ -73,7 +73,7 @@ def tpu_topology(name: str) -> tuple[jax.Device, ...]:
     return tuple(sorted(devices, key=lambda device: (device.process_index, device.id)))
 
 
-class _Arrays(global_arrays.ReplicaArrays):
+class PlannedArrays(global_arrays.ReplicaArrays):
     """As of a strategy whose programs take copies on all replicas of what is on another device."""
 
     @property
@@ -111,7 +111,7 @@ class PlannedStrategy(Strategy):
             cross_device_ops=cross_device_ops or NcclAllReduce(),
             check_agreement=check_agreement,
         )
-        self._arrays = _Arrays(self)
+        self._arrays = PlannedArrays(self)
         self._in_flight = InFlight((self._here,))
 
     def _resolved(self, devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:

@@ -10,6 +10,7 @@ the number of their chain: it is counted once.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterator, Mapping
 
@@ -26,7 +27,7 @@ _NO_WORK = frozenset(
     (
         *("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all"),
         *("partition-id", "replica-id", "iota", "opt-barrier", "add-dependency", "domain"),
-        *("broadcast", "async-update", "copy-start", "slice-start"),
+        *("broadcast", "async-update", "copy-start", "slice-start", "send", "recv"),
     )
 )
 """What takes no time of the chip's units: ``-done`` neither, and memory is copied beside work."""
@@ -49,6 +50,7 @@ _MESH = re.compile(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}")
 _AXIS = re.compile(r"'([^']*)'=(\d+)")
 _PARTITIONS = re.compile(r"\bnum_partitions=(\d+)|\breplica_count=(\d+)")
 _CONSTANT = re.compile(r"constant\((-?\d+)\)")
+_MEGASCALE = re.compile(r'"?_xla_megascale_transfer_type"?="(\w+)"')
 _DEEPEST = 64
 _LARGEST_COUNT = 10**9
 
@@ -95,6 +97,7 @@ class Collective:
         algorithm: as the compiler calls it; "" where it does not.
         overlapped: whether it runs beside other work.
         op_name: where it comes from.
+        network: whether it is the part between slices alone, which each chip runs for its share.
     """
 
     kind: str
@@ -105,6 +108,7 @@ class Collective:
     algorithm: str
     overlapped: bool
     op_name: str
+    network: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +122,7 @@ class Work:
         times: how often it runs.
         bytes: of its result, once.
         op_name: where it comes from.
+        operations: FLOP of a kernel that is known by its name, once; None of all else.
     """
 
     name: str
@@ -126,6 +131,7 @@ class Work:
     times: float
     bytes: float
     op_name: str
+    operations: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +156,7 @@ class Summary:
     @property
     def without_estimate(self) -> tuple[Work, ...]:
         """What computes, and has no estimate."""
-        return tuple(each for each in self.work if each.cycles is None)
+        return tuple(each for each in self.work if each.cycles is None and each.operations is None)
 
 
 def type_bytes(text: str) -> dict[str, float]:
@@ -196,7 +202,7 @@ class CompiledProgram:
         found = re.findall(_PARTITIONS, text[: text.find("\n")])
         self.devices = max((int(n[:9]) for pair in found for n in pair if n), default=1)
         current: dict[str, Instruction] | None = None
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in _whole_lines(text):
             if line.startswith(("  ", "\t")):
                 if current is not None:
                     instruction = _instruction(line.strip(), number)
@@ -217,6 +223,25 @@ class CompiledProgram:
             ProgramTextError: if computations call one another in a circle, or too deeply.
         """
         return _Count(self).summary()
+
+
+def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, those joined that an attribute with line breaks has cut."""
+    instruction, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        begins = line.startswith(("  ", "\t")) or line.rstrip() == "}" or not line.strip()
+        if instruction and not begins:
+            instruction += line
+            continue
+        if instruction:
+            yield first, instruction
+            instruction = ""
+        if line.startswith(("  ", "\t")):
+            instruction, first = line, number
+        else:
+            yield number, line
+    if instruction:
+        yield first, instruction
 
 
 def _instruction(line: str, number: int) -> Instruction:
@@ -281,6 +306,8 @@ class _Count:
         kind = opcode.removesuffix("-start")
         if kind in COLLECTIVES:
             self._collective(instruction, kind, times, opcode != kind)
+        elif opcode == "send" and (found := _MEGASCALE.search(instruction.rest)):
+            self._between_slices(instruction, found[1], times)
         elif opcode == "while":
             trips = self._trips(instruction, called, where)
             if trips is None:
@@ -304,6 +331,7 @@ class _Count:
                     times,
                     sum(type_bytes(instruction.type).values()),
                     instruction.op_name,
+                    _operations(instruction) if opcode == "custom-call" else None,
                 )
             )
 
@@ -363,6 +391,25 @@ class _Count:
             )
         )
 
+    def _between_slices(self, instruction: Instruction, transfer: str, times: float) -> None:
+        """Count what a chip sends to those of other slices; that it waits for it is assumed."""
+        kind = transfer.lower().replace("_", "-")
+        first = next(_parts(instruction.type[1:-1]), "")
+        dtypes = type_bytes(first)
+        self._collectives.append(
+            Collective(
+                kind if kind in COLLECTIVES else "collective-permute",
+                sum(dtypes.values()),
+                dtypes,
+                times,
+                0,
+                "between slices",
+                False,
+                instruction.op_name,
+                network=True,
+            )
+        )
+
     def _group(self, rest: str) -> int:
         if mesh := _MESH.search(rest):
             sizes = {name: int(size[:9]) for name, size in _AXIS.findall(mesh[1])}
@@ -405,6 +452,28 @@ class _Count:
         if not direction or direction[1] not in ("LT", "LE", "NE"):
             return None
         return float(max(0, -(-span // step)))
+
+
+_PRODUCTS = {"splash_mha_fwd": 2, "splash_mha_dq": 3, "splash_mha_dkv": 4}
+"""Matrix products of queries by keys, or of that size, in the kernels of Splash attention."""
+_OPERANDS = re.compile(r"operand_layout_constraints=\{(.*?)\}, \w+=")
+_OF_ATTENTION = re.compile(r"\b(?:bf16|f32)\[((?:\d+,)+\d+)\]")
+
+
+def _operations(kernel: Instruction) -> float | None:
+    """The FLOP of a kernel of attention, without what a mask spares; None for others."""
+    products = next((n for name, n in _PRODUCTS.items() if kernel.name.startswith(name)), None)
+    operands = _OPERANDS.search(kernel.rest)
+    if products is None or operands is None:
+        return None
+    shapes = [
+        [int(side[:9]) for side in sides.split(",")] for sides in _OF_ATTENTION.findall(operands[1])
+    ]
+    wide = [shape for shape in shapes if len(shape) >= 3]
+    if len(wide) < 2 or len(wide[0]) != len(wide[1]):
+        return None
+    queries, keys = wide[:2]
+    return float(2 * products * math.prod(queries) * keys[-2])
 
 
 def _result(instruction: Instruction, kind: str) -> str:

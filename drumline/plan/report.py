@@ -1,20 +1,36 @@
-"""A plan as a page: for a terminal, in Markdown, and as JSON. Each number says how it was got."""
+"""A plan as a page: for a terminal, in Markdown, as JSON and as a picture.
+
+Each number says how it was got.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from drumline.plan.estimate import StepEstimate, efficiencies
+from drumline._extras import import_extra
+from drumline.plan.estimate import (
+    SIZES,
+    StepEstimate,
+    efficiencies,
+    loss_of_doubling,
+    rate_with_loss,
+)
 from drumline.plan.hardware import Known
+from drumline.plan.plan import SECONDS_AN_HOUR, Plan
+from drumline.plan.program_text import Collective
 
 LAYERS = 10
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+_PLAIN = ("rows", "rows/s", "per epoch", "rate")
 
 
 class Section(NamedTuple):
@@ -31,8 +47,97 @@ class Section(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def sections(step: StepEstimate) -> tuple[Section, ...]:
-    """Return the parts of the page of a step."""
+def sections(plan: Plan) -> tuple[Section, ...]:
+    """Return the parts of a plan's page."""
+    found = [_head(plan), *_memory(plan)]
+    if plan.step is not None:
+        found += step_sections(plan.step)
+        if plan.measured:
+            found.append(_with_loss(plan.step, plan.measured))
+    elif plan.memory.fits is not False:
+        found.append(
+            Section(
+                "Collectives",
+                tuple(
+                    (
+                        f"{_described(each)}, over {each.group} devices",
+                        Known(each.bytes, "B", "compiled", "as reduced, each time"),
+                    )
+                    for each in plan.collectives
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _head(plan: Plan) -> Section:
+    rows: list[tuple[str, Known]] = [
+        ("rows of a step, all replicas", Known(plan.rows, "rows", "compiled", "the batch")),
+        (
+            f"rows of each of {plan.replicas:,} replicas",
+            Known(plan.rows / plan.replicas, "rows", "compiled", "the batch"),
+        ),
+    ]
+    if plan.step is not None:
+        step = plan.step.step
+        per_second = plan.rows / step.value if step.value else 0.0
+        rows.append(("step, at best", step))
+        rows.append(("rows a second, at best", Known(per_second, "rows/s", "model", "")))
+        if plan.operations.value:
+            rows.append(
+                ("share of the chips' peak", plan.step.share_of_peak(plan.operations.value))
+            )
+        into = plan.batch_bytes.value / plan.group.hosts
+        rows.append(
+            (
+                "input, into each host",
+                Known(into / step.value, "B/s", "model", "a batch's bytes over the step's time"),
+            )
+        )
+        of_host = per_second / plan.group.hosts
+        rows.append(("rows a second, into each host", Known(of_host, "rows/s", "model", "at best")))
+        if plan.rows_of_epoch and per_second:
+            seconds = plan.rows_of_epoch / per_second
+            rows.append(("an epoch, at best", Known(seconds, "s", "model", "without its input")))
+            if plan.price is not None:
+                cost = seconds / SECONDS_AN_HOUR * plan.group.chips * plan.price
+                rows.append(
+                    (
+                        "cost of an epoch, at best",
+                        Known(cost, "per epoch", "model", f"{plan.price:g} a chip and hour"),
+                    )
+                )
+    if plan.input_rows is not None:
+        rows.append(("rows a second that the input makes here", plan.input_rows))
+    if plan.largest_rows is not None:
+        rows.append(("largest batch that fits", plan.largest_rows))
+    rows.append(("lowering and compiling here", plan.seconds))
+    notes = list(plan.notes)
+    if plan.price is not None and not plan.rows_of_epoch:
+        notes.append("--price needs --epoch-rows, of which an epoch consists, to give its cost")
+    return Section(f"{plan.what} on {plan.group.name}", tuple(rows), tuple(notes))
+
+
+def _memory(plan: Plan) -> list[Section]:
+    memory = plan.memory
+    verdict = {
+        True: "It fits.",
+        False: "IT DOES NOT FIT.",
+        None: "Whether it fits is not known: this hardware's memory is not.",
+    }[memory.fits]
+    rows = [*memory.parts, ("together", memory.total), ("a chip has", memory.available)]
+    if memory.fits is False and not memory.total.value:
+        rows = [row for row in rows if row[0] != "together"]
+    notes = [verdict] + ([f"The compiler: {memory.message}"] if memory.message else [])
+    buffers = tuple((f"{each.name}  {each.shape}", each.bytes) for each in memory.largest)
+    return [
+        Section("Memory of a chip", tuple(rows), tuple(notes)),
+        Section("Largest arrays", buffers),
+    ]
+
+
+def step_sections(step: StepEstimate) -> tuple[Section, ...]:
+    """Return the parts of the page that say where a step's time goes."""
     chip = step.group.chip
     slowest = step.layers[:LAYERS]
     missing = len(step.without_estimate)
@@ -63,15 +168,7 @@ def sections(step: StepEstimate) -> tuple[Section, ...]:
         Section("Slowest layers", tuple((each.name, each.seconds) for each in slowest)),
         Section(
             "Collectives",
-            tuple(
-                (
-                    f"{each.collective.kind}, {_size(each.collective.bytes)} of "
-                    f"{'+'.join(each.collective.dtypes) or '?'}, {each.collective.times:g} times"
-                    f"{', ' + each.collective.algorithm if each.collective.algorithm else ''}",
-                    each.seconds,
-                )
-                for each in step.collectives
-            ),
+            tuple((_described(each.collective), each.seconds) for each in step.collectives),
         ),
         Section(
             "Scaling efficiency, upper bounds",
@@ -81,11 +178,31 @@ def sections(step: StepEstimate) -> tuple[Section, ...]:
     )
 
 
-def markdown(step: StepEstimate) -> str:
+def _with_loss(step: StepEstimate, measured: Mapping[int, float]) -> Section:
+    def bound(chips: int) -> float:
+        return step.efficiency(chips).value
+
+    loss = loss_of_doubling(measured, bound)
+    source = f"the upper bound, less {loss * 100:.2g} % for each doubling, fitted to the measured"
+    return Section(
+        "Rate of a chip, with the loss of what was measured",
+        tuple(
+            (
+                f"{chips} chips",
+                Known(measured[chips], "rate", "measured", "given")
+                if chips in measured
+                else Known(rate_with_loss(measured, chips, bound), "rate", "model", source),
+            )
+            for chips in sorted({*measured, *(n for n in SIZES if n > min(measured))})
+        ),
+    )
+
+
+def markdown(page: Sequence[Section]) -> str:
     """Return the page in Markdown."""
     lines = []
-    for section in sections(step):
-        lines += [f"## {section.title}", ""]
+    for section in page:
+        lines += [f"## {_escaped(section.title)}", ""]
         if section.rows:
             lines += ["| | | how | from |", "| --- | --- | --- | --- |"]
             lines += [
@@ -98,29 +215,92 @@ def markdown(step: StepEstimate) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def as_json(step: StepEstimate) -> str:
+def as_json(plan: Plan) -> str:
     """Return the page as JSON: numbers in base units, with unit, origin and source."""
-    page: dict[str, Any] = {"hardware": step.group.name, "compiled_for": step.compiled_for}
+    page: dict[str, Any] = {
+        "hardware": plan.group.name,
+        "step": plan.what,
+        "rows": plan.rows,
+        "replicas": plan.replicas,
+        "fits": plan.memory.fits,
+    }
     page["sections"] = [
         {
             "title": section.title,
             "rows": [{"name": name, **known._asdict()} for name, known in section.rows],
             "notes": list(section.notes),
         }
-        for section in sections(step)
+        for section in sections(plan)
     ]
-    return json.dumps(page, indent=1, allow_nan=False)
+    return json.dumps(page, indent=1, allow_nan=False) + "\n"
 
 
-def print_report(step: StepEstimate, console: Console) -> None:
+def print_report(page: Sequence[Section], console: Console) -> None:
     """Print the page."""
-    for section in sections(step):
-        table = Table(title=section.title, title_justify="left", show_header=False)
+    for section in page:
+        if not section.rows and not section.notes:
+            continue
+        table = Table(title=escape(section.title), title_justify="left", show_header=False)
+        sources = {(known.how, known.source) for _, known in section.rows}
         for name, known in section.rows:
-            table.add_row(name, shown(known), known.how, known.source)
+            origin = (known.how, known.source) if len(sources) > 1 else ()
+            table.add_row(escape(name), shown(known), *map(escape, origin))
         console.print(table)
-        for note in section.notes:
-            console.print(f"  {note}", markup=False)
+        notes = list(section.notes)
+        if len(sources) == 1:
+            notes.insert(0, ": ".join(filter(None, sources.pop())))
+        for note in notes:
+            console.print(f"  {note}", markup=False, highlight=False)
+
+
+def write_picture(plan: Plan, path: Path) -> None:
+    """Write a PNG: memory, the slowest layers, scaling.
+
+    Raises:
+        MissingExtraError: without matplotlib.
+    """
+    figure_module = import_extra("matplotlib.figure", "profile", "The picture of a plan")
+    backend = import_extra("matplotlib.backends.backend_agg", "profile", "The picture of a plan")
+    figure = figure_module.Figure(figsize=(11, 7), layout="constrained", facecolor="white")
+    backend.FigureCanvasAgg(figure)
+    panels = figure.subplot_mosaic([["memory", "layers"], ["memory", "scaling"]])
+    figure.suptitle(f"{plan.what} on {plan.group.name}, {plan.rows:,} rows a step")
+    _draw_memory(panels["memory"], plan)
+    if plan.step is not None:
+        _draw_layers(panels["layers"], plan.step)
+        _draw_scaling(panels["scaling"], plan.step)
+    else:
+        for name in ("layers", "scaling"):
+            panels[name].set_axis_off()
+    figure.savefig(path, dpi=150)
+
+
+def _draw_memory(axes: Any, plan: Plan) -> None:
+    below = 0.0
+    for name, known in plan.memory.parts:
+        if known.value > 0:
+            axes.bar([0], [known.value / 1e9], bottom=[below], label=f"{name}: {shown(known)}")
+            below += known.value / 1e9
+    if plan.memory.available.value:
+        axes.axhline(plan.memory.available.value / 1e9, color="black", linestyle="--")
+    axes.set(title="Memory of a chip", ylabel="GB", xticks=[])
+    axes.legend(fontsize=8)
+
+
+def _draw_layers(axes: Any, step: StepEstimate) -> None:
+    slowest = step.layers[:LAYERS][::-1]
+    names = [each.name if len(each.name) <= 48 else f"...{each.name[-45:]}" for each in slowest]
+    axes.barh(range(len(slowest)), [each.seconds.value * 1e3 for each in slowest])
+    axes.set_yticks(range(len(slowest)), names, fontsize=7)
+    axes.set(title="Slowest layers", xlabel="ms a step")
+
+
+def _draw_scaling(axes: Any, step: StepEstimate) -> None:
+    points = efficiencies(step)
+    axes.plot([chips for chips, _ in points], [known.value * 100 for _, known in points], "o-")
+    axes.set(
+        title="Scaling efficiency, upper bound", xlabel="chips", ylabel="%", xscale="log", ylim=0
+    )
 
 
 def shown(known: Known) -> str:
@@ -130,6 +310,8 @@ def shown(known: Known) -> str:
         return "not known" if known.how == "assumed" else f"0 {unit}".rstrip()
     if unit == "":
         return f"{value * 100:.1f} %"
+    if unit in _PLAIN:
+        return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
     for scale, prefix in _SMALL if unit == "s" else _PREFIXES:
         if abs(value) >= scale * (1 - 5e-4):
             return f"{_digits(value / scale)} {prefix}{unit}"
@@ -140,6 +322,14 @@ def _digits(value: float) -> str:
     value = float(f"{value:.2e}")
     places = max(0, 2 - math.floor(math.log10(abs(value)) + 1e-9))
     return f"{value:.{places}f}"
+
+
+def _described(collective: Collective) -> str:
+    algorithm = f", {collective.algorithm}" if collective.algorithm else ""
+    return (
+        f"{collective.kind}, {_size(collective.bytes)} of "
+        f"{'+'.join(collective.dtypes) or '?'}, {collective.times:g} times{algorithm}"
+    )
 
 
 def _size(value: float) -> str:

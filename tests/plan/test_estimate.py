@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from drumline.plan.estimate import (
     StepEstimate,
     collective_seconds,
     efficiencies,
+    estimate,
     estimate_text,
 )
 from drumline.plan.hardware import CHIPS, Known, group_of
@@ -126,18 +126,17 @@ def test_no_time_without_cycles_or_links() -> None:
 
 def test_the_page_says_how_each_number_was_got() -> None:
     step = step_of("overlapped", "tpu-v5e-256")
-    page = report.markdown(step)
+    parts = report.step_sections(step)
+    page = report.markdown(parts)
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
     hows = {row[2] for row in rows if len(row) == 4 and row[2] not in ("how", "---")}
     assert hows == {"compiler's cycles", "model", "published"}
-    read = json.loads(report.as_json(step))
-    assert read["hardware"] == "tpu-v5e-256" and read["compiled_for"] == 8
-    first = read["sections"][0]["rows"][0]
-    assert (first["name"], first["unit"], first["value"]) == ("step", "s", step.step.value)
-    assert all(row["how"] and row["source"] for part in read["sections"] for row in part["rows"])
+    first = parts[0].rows[0]
+    assert (first[0], first[1].unit, first[1].value) == ("step", "s", step.step.value)
+    assert all(known.how and known.source for part in parts for _, known in part.rows)
     written = io.StringIO()
-    report.print_report(step, Console(file=written, width=200))
-    for section in report.sections(step):
+    report.print_report(parts, Console(file=written, width=200))
+    for section in parts:
         for name, known in section.rows:
             assert report.shown(known) in page and report.shown(known) in written.getvalue()
             assert name in page
@@ -159,3 +158,25 @@ def test_the_page_says_how_each_number_was_got() -> None:
 def test_numbers_have_three_digits(value: float, unit: str, text: str) -> None:
     assert report.shown(Known(value, unit, "model", "")) == text  # type: ignore[arg-type]
     assert report.shown(Known(0.0, "B", "assumed", "")) == "not known"
+
+
+def test_a_program_for_several_slices_has_its_part_between_them_apart() -> None:
+    """For 2 slices of 8: in a slice, between slices for each chip's share, and in a slice."""
+    text = (PROGRAMS / "two_slices.hlo").read_text()
+    step = estimate_text(text, group_of("tpu-v5e-2x8"), compiled_slices=2)
+    scatter, between, gather = step.collectives
+    kinds = [each.collective.kind for each in step.collectives]
+    assert kinds == ["reduce-scatter", "all-reduce", "all-gather"]
+    assert between.collective.network and between.collective.bytes == 512 * 512 * 4 / 8
+    whole = collective("all-reduce", 512 * 512 * 4, 16)
+    apart = sum(each.seconds.value for each in step.collectives)
+    together = collective_seconds(whole, group_of("tpu-v5e-2x8"), 16).value
+    assert apart == pytest.approx(together)
+    one, larger = (
+        estimate(step.summary, group_of(name), 8, compiled_slices=2)
+        for name in ("tpu-v5e-64", "tpu-v5e-2x64")
+    )
+    assert one.collectives[1].seconds.value == 0
+    found = larger.collectives[1].seconds.value - 2 * NETWORK_SECONDS
+    assert found == pytest.approx((between.seconds.value - 2 * NETWORK_SECONDS) / 8)
+    assert one.collectives[0].seconds.value > scatter.seconds.value and gather.seconds.value > 0

@@ -211,3 +211,30 @@ def test_damaged_texts_are_read_or_refused(seed: int) -> None:
         except ProgramTextError:
             refused += 1
     assert 0 < refused < 60
+
+
+KERNEL = """\
+HloModule step, num_partitions=1
+
+ENTRY %main (q: bf16[2,4,256,128], k: bf16[2,1,512,128]) -> bf16[2,4,256,128] {
+  %q = bf16[2,4,256,128]{3,2,1,0} parameter(0)
+  %k = bf16[2,1,512,128]{3,2,1,0} parameter(1)
+  %splash_mha_fwd_residuals.1 = (bf16[2,4,256,128]{3,2,1,0}, f32[2,4,256]{2,1,0}) custom-call(%q, %k, %k), custom_call_target="tpu_custom_call", operand_layout_constraints={s8[1,2,2]{2,1,0}, bf16[2,4,256,128]{3,2,1,0}, bf16[2,1,512,128]{3,2,1,0}, bf16[2,1,512,128]{3,2,1,0}, s32[2,256]{1,0}}, frontend_attributes={kernel_metadata={
+"xprof_metadata":"{\\"block_q\\": 128}"
+}}, metadata={op_name="jit(step)/attention/pallas_call"}, backend_config={"custom_call_config":{}}
+  %other.1 = bf16[2,4,256,128]{3,2,1,0} custom-call(%q), custom_call_target="tpu_custom_call"
+  ROOT %out = bf16[2,4,256,128]{3,2,1,0} fusion(%q), kind=kLoop, calls=%f, backend_config={"estimated_cycles":"77"}
+}
+"""  # noqa: E501
+
+
+def test_kernels_of_attention_are_counted_by_their_operations() -> None:
+    """The attributes of a kernel have line breaks, behind which the program goes on."""
+    summary = CompiledProgram(KERNEL).summary()
+    (kernel,) = (work for work in summary.work if work.operations is not None)
+    products = 2 * (
+        2 * (2 * 4 * 256 * 128) * 512
+    )  # queries by keys, and what comes of it by values
+    assert kernel.operations == products and kernel.op_name.endswith("attention/pallas_call")
+    assert summary.cycles == 77, "what comes after the kernel is read"
+    assert [work.name for work in summary.without_estimate] == ["other.1"]

@@ -52,6 +52,8 @@ def brought_together(arrays: Sequence[Any], variables: Sequence[Variable]) -> li
             program's. Without any they are all those on which an array lies.
     """
     owner = strategy_of_variable(variables[0]) if variables else None
+    if owner is not None and owner._planner is not None:  # all is on this process's CPU
+        return list(arrays)
     fixed = [array for array in arrays if isinstance(array, jax.Array) and array.committed]
     devices = dict.fromkeys(device for array in fixed for device in _devices(array))
     if owner is not None:

@@ -47,6 +47,8 @@ class DistributedDataset:
     def __iter__(self) -> DistributedIterator:
         source: Any
         steps: Iterator[Any]
+        if self.strategy._planner is not None:
+            self.strategy._planner.saw_input(self.dataset)
         if self.strategy.spans_processes:
             source, steps = steps_of(self.dataset, self.strategy)
         else:
@@ -56,7 +58,7 @@ class DistributedDataset:
             source,
             steps,
             self._distribute if fetch else self._on_host,
-            self._distribute_many if fetch else None,
+            self._distribute_many if fetch and self.strategy._planner is None else None,
             lambda: self.element_spec,
             self._options.experimental_per_replica_buffer_size,
         )
@@ -83,6 +85,8 @@ class DistributedDataset:
         if isinstance(batch, Step):
             return placed_step(self.strategy, batch, self._options)
         batch = self._options.to_place(batch)
+        if self.strategy._planner is not None:
+            return self.strategy._planner.divided(self.strategy, batch)
         with keeping_64_bits(self._options.keep_64_bits):
             return self._divided(batch)
 
@@ -105,6 +109,8 @@ class DistributedDataset:
     def _on_host(self, batch: Any) -> Any:
         if isinstance(batch, Step):
             return placed_step(self.strategy, batch, self._options)
+        if self.strategy._planner is not None:
+            return self.strategy._planner.divided(self.strategy, batch)
         if self._replicas == 1:
             return batch
         pieces = split_rows(_rows(batch), self._replicas)

@@ -137,6 +137,8 @@ class DistributedDatasetFromFunction:
         return source, steps
 
     def __iter__(self) -> DistributedIterator:
+        if self.strategy._planner is not None:
+            self.strategy._planner.saw_input(self.dataset)
         source, steps = self._start()
         return DistributedIterator(
             source,
@@ -170,6 +172,8 @@ class DistributedDatasetFromFunction:
 
     def _in_turn(self, source: Iterator[Any]) -> Iterator[list[Any]]:
         replicas = len(self.strategy.local_replica_devices)
+        if self.strategy._planner is not None:  # shapes count: a share serves all replicas
+            yield from ([first] * self.strategy.num_replicas_in_sync for first in source)
         for first in source:
             batches = [first, *itertools.islice(source, replicas - 1)]
             empty = jax.tree.map(lambda leaf: leaf[:0], first)
@@ -185,6 +189,8 @@ class DistributedDatasetFromFunction:
             return self._placed(batches, fetch)
 
     def _placed(self, batches: Any, fetch: bool) -> Any:
+        if self.strategy._planner is not None:
+            return self.strategy._planner.from_shares(self.strategy, batches)
         if self.strategy.num_replicas_in_sync == 1:
             (batch,) = batches
             return jax.device_put(batch, self.strategy.replica_devices[0]) if fetch else batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
@@ -42,6 +42,18 @@ class _Running:
 
 
 _running: _Running | None = None
+_planned: Callable[[], tuple[jax.Device, ...]] | None = None
+_ALONE = ProcessGroup("worker", 0, 0, ("worker:0",), ())
+
+
+def plan_for(devices: Callable[[], tuple[jax.Device, ...]] | None) -> None:
+    """From here on join no other process: what is started is planned for devices not there.
+
+    Args:
+        devices: gives the devices of the hardware that is planned for; None ends it.
+    """
+    global _planned
+    _planned = devices
 
 
 def start(
@@ -81,6 +93,8 @@ def start(
         ValueError: if the cluster or the task is not one to compute with.
     """
     global _running
+    if _planned is not None:
+        return _ALONE
     group = group_of(resolver)
     if _running is not None:
         if _running.group != group:
@@ -296,6 +310,8 @@ def join_tpu(
         ValueError: without a resolver, if no TPU is named; or see `start`.
     """
     resolver = _of_tpu(resolver)
+    if _planned is not None:
+        return resolver, _ALONE
     tpu.require_tpu_support()
     group = start(resolver.as_workers(), heartbeat_timeout_seconds=heartbeat_timeout_seconds)
     return resolver, group
@@ -308,6 +324,8 @@ def devices_of_tpu(resolver: tpu.TPUClusterResolver, group: ProcessGroup) -> tup
         RuntimeError: if JAX numbers the machines otherwise than the resolver.
         TPUNotFoundError: if JAX finds no TPU.
     """
+    if _planned is not None:
+        return _planned()
     devices = tpu.tpu_devices()
     processes = {device.process_index for device in devices}
     if len(processes) != group.num_processes or jax.process_index() != group.process_index:

@@ -12,7 +12,7 @@ import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
@@ -68,6 +68,38 @@ def sends_parcels(strategy: Strategy) -> bool:
     """Whether what a strategy's steps deliver is sent by this process, as it has replica 0."""
     first = strategy.replica_devices[0]
     return not strategy.spans_processes or is_local(first)
+
+
+class NotPlannedError(BaseException):
+    """What a script does cannot be planned; the message says what, and what to do.
+
+    Not an `Exception`, so that no handler of the script's takes it.
+    """
+
+
+class StepPlanner(Protocol):
+    """What a strategy asks in the place of running, if its devices are not there.
+
+    A strategy has one as ``_planner``, or None.
+    """
+
+    def saw_input(self, dataset: Any) -> None:
+        """Note the dataset that the next steps' batches come from; None if it is none."""
+
+    def divided(self, strategy: Strategy, batch: Any) -> Any:
+        """The values for the replicas of a global batch."""
+
+    def from_shares(self, strategy: Strategy, batches: Sequence[Any]) -> Any:
+        """The values for the replicas of batches of which each replica takes one."""
+
+    def training_step(self, step: Any, state: Any, batch: Any) -> Any:
+        """What a call of a `TrainStep` returns."""
+
+    def other_step(self, step: Any, state: Any, batch: Any) -> Any:
+        """What a call of a `GlobalBatchStep` of `evaluate` or `predict` returns."""
+
+    def run_step(self, step: CompiledStep, arrays: Sequence[Any]) -> Any:
+        """What the program of a step returns, its outputs alone."""
 
 
 class InFlight:
@@ -334,6 +366,12 @@ class CompiledStep:
         return self.strategy if self.strategy._arrays.moves(variables) else None
 
     @property
+    def _planner(self) -> StepPlanner | None:
+        """Of the strategies whose replicas the step runs on, if their devices are not there."""
+        strategies = (self.strategy, *self.taking_part)
+        return next((each._planner for each in strategies if each._planner is not None), None)
+
+    @property
     def _spans_processes(self) -> bool:
         return self._mover is not None and self._mover.spans_processes
 
@@ -356,6 +394,9 @@ class CompiledStep:
         staged = is_staged(current_trace())
         if staged or any(isinstance(array, jax.core.Tracer) for array in arrays):
             return self._run_in_trace(read, arrays, staged)
+        planner = self._planner
+        if planner is not None:
+            return planner.run_step(self, arrays)
         for device_programs in self._guards:
             device_programs.wait()
         if compiles_functions() and self._mover is None and not self.taking_part:

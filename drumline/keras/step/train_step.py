@@ -250,6 +250,9 @@ class GlobalBatchStep:
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
         """Return the outputs `WithParcels`, and the new state."""
         strategy = self._strategy
+        if strategy._planner is not None:
+            planned: tuple[Any, Any] = strategy._planner.other_step(self, state, batch)
+            return planned
         if splits_evenly(batch, strategy.num_replicas_in_sync):
             return self._cut(state, batch)
         outputs, state = self._whole(jax.tree.map(to_local_array, state), batch)
@@ -378,6 +381,10 @@ class TrainStep:
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
         """Return the logs, `WithParcels`, and the new state, which lie alike on every replica."""
+        planner = self._strategy._planner
+        if planner is not None:
+            planned: tuple[Any, Any] = planner.training_step(self, state, batch)
+            return planned
         if not splits_evenly(batch, self._strategy.num_replicas_in_sync):
             self._uneven.saw_uneven(batch)
             return self._whole(state, batch)

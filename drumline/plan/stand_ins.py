@@ -1,0 +1,115 @@
+"""Strategies of a user's script, each with one in its place whose devices are not there.
+
+Where a script makes a `MirroredStrategy`, an object of a subclass of that is made, on which the
+script sees what it would see on the planned hardware: as many replicas, the same scopes. Variables
+lie on this process's CPU, and a `StepPlanner` is asked in the place of running a step.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from drumline.distribute.collectives.devices import DeviceLike
+from drumline.distribute.parameter_server import ParameterServerStrategy
+from drumline.distribute.process_group.start import plan_for
+from drumline.distribute.step.compiled_step import InFlight, NotPlannedError, StepPlanner
+from drumline.distribute.step.run import RunOptions
+from drumline.distribute.strategies import DefaultStrategy, OneDeviceStrategy
+from drumline.distribute.strategy import Strategy
+from drumline.distribute.values import PerReplica
+from drumline.plan.planned_strategy import PlannedArrays, PlannedStrategy
+
+
+class _StandInArrays(PlannedArrays):
+    """Everything lies on this process's CPU, from which nothing goes to devices not there."""
+
+    def moves(self, variables: Iterable[Any]) -> bool:
+        return False
+
+    def for_program(self, value: jax.Array) -> jax.Array:
+        return value
+
+    def stack(self, values: Sequence[Any]) -> Any:
+        if any(isinstance(value, jax.core.Tracer) for value in values):
+            return jax.numpy.stack(values)
+        return np.stack([np.asarray(value) for value in values])
+
+    def place_copies(self, copies: jax.typing.ArrayLike) -> jax.Array:
+        return jax.device_put(copies, self._strategy.variable_sharding)
+
+    def compute(self, fn: Callable[..., Any], options: tuple[Any, ...], operand: Any) -> Any:
+        return fn(*options, operand)
+
+
+class _StandIn(PlannedStrategy):
+    """What a class of strategies becomes; its own ``__init__`` is given what the script gives."""
+
+    _devices_of_target: Callable[[], tuple[jax.Device, ...]]
+    _one = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        type(self)._devices_of_target()  # before JAX starts, if it has not
+        self._here = jax.local_devices(backend="cpu")[0]
+        super(PlannedStrategy, self).__init__(*args, **kwargs)
+        self._arrays = _StandInArrays(self)
+        self._in_flight = InFlight((self._here,))
+
+    def _resolved(self, devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
+        found = type(self)._devices_of_target()
+        return found[:1] if self._one else found
+
+    @property
+    def replica_devices(self) -> tuple[jax.Device, ...]:
+        return self._devices
+
+    def run(
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        options: RunOptions | None = None,
+    ) -> Any:
+        return super(PlannedStrategy, self).run(fn, args, kwargs, options)
+
+    def per_replica(self, values: Sequence[Any]) -> Any:
+        return jax.tree.map(lambda *leaves: PerReplica(leaves), *values)
+
+
+def plan_strategies(
+    devices: Callable[[], tuple[jax.Device, ...]] | None, planner: StepPlanner | None = None
+) -> None:
+    """Let each strategy that is made from now on stand for one on devices that are not there.
+
+    Args:
+        devices: gives the devices, when the first strategy is made; None ends it.
+        planner: is asked in the place of running steps.
+    """
+    plan_for(devices)
+    if devices is None:
+        Strategy._stand_in = None
+        return
+    found = functools.cache(devices)
+    plan_for(found)
+
+    @functools.cache
+    def stand_in(cls: type[Strategy]) -> type[Strategy]:
+        if issubclass(cls, (DefaultStrategy, PlannedStrategy)):
+            return cls
+        if issubclass(cls, ParameterServerStrategy):
+            raise NotPlannedError(
+                f"{cls.__name__} trains with parameter servers, each worker at its own pace: "
+                "there is no step of all chips to plan. Plan a synchronous strategy."
+            )
+        members = {
+            "_devices_of_target": staticmethod(found),
+            "_planner": planner,
+            "_one": issubclass(cls, OneDeviceStrategy),
+        }
+        return type(f"Planned{cls.__name__}", (_StandIn, cls), members)
+
+    Strategy._stand_in = staticmethod(stand_in)  # type: ignore[assignment]
