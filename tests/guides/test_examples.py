@@ -37,6 +37,7 @@ NOT_RUN = {
     "docs/differences.md": "shows parts of programs",
     "docs/launch.md": "shows commands",
     "docs/multi_worker.md": "needs several processes; tests/examples runs such programs",
+    "docs/plan.md": "shows commands",
     "docs/parameter_servers.md": "needs several processes; tests/guides runs the tutorial",
     "docs/security.md": "shows settings",
 }
