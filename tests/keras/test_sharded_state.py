@@ -20,6 +20,7 @@ from drumline.distribute.global_arrays import ReplicaArrays
 from drumline.keras.state import TRAIN_STATE
 from drumline.keras.step.train_step import TrainStep
 from drumline.training.cut_values import is_cut, reading_rows, row_length
+from tests.distribute.collectives.traffic import bytes_between
 
 DEVICES = ["cpu:0", "cpu:1", "cpu:2"]
 thorough = pytest.mark.thorough
@@ -268,6 +269,24 @@ def test_weights_are_gathered_again_for_the_gradient() -> None:
     program = lowered.as_text()
     assert program.count("stablehlo.reduce_scatter") == 4
     assert program.count("stablehlo.all_gather") == 4 + 3  # the first layer's gradient needs none
+
+
+@pytest.mark.parametrize("shard", SHARDS)
+def test_a_step_sends_each_row_twice_to_all_others(shard: str) -> None:
+    strategy = MirroredStrategy(DEVICES, shard=shard)
+    with strategy.scope():
+        layers = [keras.layers.Dense(600, "tanh"), keras.layers.Dense(5)]
+        model = keras.Sequential([keras.Input((600,)), *layers])
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+        batch = np.zeros((12, 600), np.float32), np.zeros((12, 5), np.float32)
+        model._symbolic_build(data_batch=batch)
+        step = TrainStep(model, strategy)._per_replica
+        state = model._get_jax_state(**dict.fromkeys(TRAIN_STATE, True))
+        program = step._alone.lower(state, batch).compile().as_text()
+    sizes = [math.prod(variable.shape) for variable in model.trainable_variables]
+    row = 4 * sum(row_length(size, len(DEVICES)) for size in sizes)
+    sent = bytes_between(program).sum(axis=1)  # one number more for the loss
+    assert all(0 <= each - 2 * 2 * row <= 64 for each in sent), (sent, row)
 
 
 def test_steps_of_a_loop_refuse_what_is_cut() -> None:
