@@ -85,7 +85,87 @@ class DefaultStrategy(Strategy):
 register_default_strategy(DefaultStrategy)
 
 
-class MirroredStrategy(Strategy):
+class CuttingStrategy(Strategy):
+    """What the strategies have in common that can cut weights and slots over their replicas.
+
+    Attributes:
+        shard: what is cut: ``"optimizer"`` slots, or ``"parameters"``, weights as well; else None.
+    """
+
+    shard: str | None = None
+
+    def _cut_by(self, shard: str | None) -> None:
+        """Cut what `shard` says.
+
+        Raises:
+            ValueError: if it is something else, or does not go with what else the strategy does.
+        """
+        self.shard = shard
+        if shard is None:
+            return
+        name = f"{type(self).__name__}(shard={shard!r})"
+        if shard not in ("optimizer", "parameters"):
+            raise ValueError(
+                f"{name}: it is 'optimizer', 'parameters', or None for a copy of every variable on "
+                "each device."
+            )
+        if self.spans_processes:
+            raise ValueError(
+                f"{name}: the replicas are in {self.num_processes} processes, and what is cut lies "
+                "in one. Leave out `shard`, or run one process with all devices."
+            )
+        if type(self.cross_device_ops) is not NcclAllReduce or self._has_own_all_reduce:
+            raise ValueError(
+                f"{name} sums each part of the gradients where it is used, by the platform's own "
+                f"reduce-scatter, and so cannot take {type(self.cross_device_ops).__name__} or an "
+                "`all_reduce` of a subclass's. Leave out `cross_device_ops`, or `shard`."
+            )
+        if self.check_agreement:
+            raise ValueError(
+                f"{name}, check_agreement=True: what is cut has no copies to compare. Leave out "
+                "one of them."
+            )
+
+    @property
+    def _cuts_slots(self) -> bool:
+        return self.shard is not None and self.num_replicas_in_sync > 1
+
+    @property
+    def _cuts_weights(self) -> bool:
+        return self.shard == "parameters" and self.num_replicas_in_sync > 1
+
+    def sharding_of(self, variable: Any) -> Sharding:
+        """Where `variable` lives: a copy on each device, or a row, if it is cut.
+
+        Args:
+            variable: one of Keras's, or a `Variable`.
+
+        Example:
+            >>> strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"], shard="optimizer")
+            >>> with strategy.scope():
+            ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+            ...     model.compile(keras.optimizers.SGD(momentum=0.9), "mse")
+            ...     model.optimizer.build(model.trainable_variables)
+            >>> [strategy.sharding_of(each).is_fully_replicated for each in model.weights]
+            [True, True]
+            >>> momentums = model.optimizer.variables[2:]
+            >>> [strategy.sharding_of(each).is_fully_replicated for each in momentums]
+            [False, False]
+        """
+        if is_cut(variable):
+            return self.batch_sharding
+        return super().sharding_of(variable)
+
+    def _describe_variables(self) -> str:
+        where = super()._describe_variables()
+        if not self._cuts_slots:
+            return where
+        replicas = self.num_replicas_in_sync
+        what = "weights and an optimizer's slots" if self._cuts_weights else "an optimizer's slots"
+        return f"{where}; of {what} each has 1/{replicas}, cut by shard={self.shard!r}"
+
+
+class MirroredStrategy(CuttingStrategy):
     """Synchronous training on several devices of one process.
 
     Follows ``tf.distribute.MirroredStrategy``. Every device holds a copy of every variable and
@@ -146,67 +226,7 @@ class MirroredStrategy(Strategy):
         super().__init__(
             devices, cross_device_ops=cross_device_ops, check_agreement=check_agreement
         )
-        self.shard = shard
-        self._require_shards()
-
-    def _require_shards(self) -> None:
-        if self.shard is None:
-            return
-        if self.shard not in ("optimizer", "parameters"):
-            raise ValueError(
-                f"MirroredStrategy(shard={self.shard!r}): it is 'optimizer', 'parameters', or None "
-                "for a copy of every variable on each device."
-            )
-        if type(self.cross_device_ops) is not NcclAllReduce or self._has_own_all_reduce:
-            raise ValueError(
-                f"MirroredStrategy(shard={self.shard!r}) sums each part of the gradients where it "
-                "is used, by the platform's own reduce-scatter, and so cannot take "
-                f"{type(self.cross_device_ops).__name__} or an `all_reduce` of a subclass's. Leave "
-                "out `cross_device_ops`, or `shard`."
-            )
-        if self.check_agreement:
-            raise ValueError(
-                f"MirroredStrategy(shard={self.shard!r}, check_agreement=True): what is cut has no "
-                "copies to compare. Leave out one of them."
-            )
-
-    @property
-    def _cuts_slots(self) -> bool:
-        return self.shard is not None and self.num_replicas_in_sync > 1
-
-    @property
-    def _cuts_weights(self) -> bool:
-        return self.shard == "parameters" and self.num_replicas_in_sync > 1
-
-    def sharding_of(self, variable: Any) -> Sharding:
-        """Where `variable` lives: a copy on each device, or a row, if it is cut.
-
-        Args:
-            variable: one of Keras's, or a `Variable`.
-
-        Example:
-            >>> strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"], shard="optimizer")
-            >>> with strategy.scope():
-            ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-            ...     model.compile(keras.optimizers.SGD(momentum=0.9), "mse")
-            ...     model.optimizer.build(model.trainable_variables)
-            >>> [strategy.sharding_of(each).is_fully_replicated for each in model.weights]
-            [True, True]
-            >>> momentums = model.optimizer.variables[2:]
-            >>> [strategy.sharding_of(each).is_fully_replicated for each in momentums]
-            [False, False]
-        """
-        if is_cut(variable):
-            return self.batch_sharding
-        return super().sharding_of(variable)
-
-    def _describe_variables(self) -> str:
-        where = super()._describe_variables()
-        if not self._cuts_slots:
-            return where
-        replicas = self.num_replicas_in_sync
-        what = "weights and an optimizer's slots" if self._cuts_weights else "an optimizer's slots"
-        return f"{where}; of {what} each has 1/{replicas}, cut by shard={self.shard!r}"
+        self._cut_by(shard)
 
 
 class CentralStorageStrategy(Strategy):
@@ -282,7 +302,7 @@ class CentralStorageStrategy(Strategy):
         return f"{type(self).__name__}([{names}], parameter_device={home!r})"
 
 
-class ProcessGroupStrategy(Strategy):
+class ProcessGroupStrategy(CuttingStrategy):
     """What the strategies over several processes have in common.
 
     Args:
@@ -291,6 +311,7 @@ class ProcessGroupStrategy(Strategy):
         cross_device_ops: the algorithm that reduces values.
         step_timeout_seconds: how long a step of several processes may take; None for no limit.
         check_agreement: see `Strategy`.
+        shard: see `CuttingStrategy`.
     """
 
     def __init__(
@@ -301,6 +322,7 @@ class ProcessGroupStrategy(Strategy):
         cross_device_ops: CrossDeviceOps,
         step_timeout_seconds: float | None,
         check_agreement: bool,
+        shard: str | None = None,
     ) -> None:
         self._group = group
         self._all_devices = tuple(devices)
@@ -310,6 +332,7 @@ class ProcessGroupStrategy(Strategy):
             cross_device_ops=cross_device_ops,
             check_agreement=check_agreement,
         )
+        self._cut_by(shard)
 
     @property
     def _step_timeout_seconds(self) -> float | None:
@@ -460,6 +483,8 @@ class TPUStrategy(ProcessGroupStrategy):
         step_timeout_seconds: how long a step of several machines may take before all end, with
             the stacks of their threads; by default there is no limit.
         check_agreement: compare the replicas' variables after each training step; see `Strategy`.
+        shard: ``"optimizer"`` or ``"parameters"`` to cut an optimizer's slots, or the weights as
+            well, over the cores of one machine; see `MirroredStrategy`.
 
     Raises:
         NotImplementedError: for replicas of several cores, as for model parallelism.
@@ -467,7 +492,8 @@ class TPUStrategy(ProcessGroupStrategy):
             in time.
         TPUNotFoundError: if JAX finds no TPU; the message names the platforms that it has.
         ValueError: if no TPU is named, or the assignment is none of this TPU's cores, has a core
-            twice, or gives machines different numbers of replicas.
+            twice, or gives machines different numbers of replicas; if `shard` is given for several
+            machines, with `check_agreement`, or is something else.
 
     Example:
         >>> resolver = dl.distribute.cluster_resolver.TPUClusterResolver("local")
@@ -488,6 +514,7 @@ class TPUStrategy(ProcessGroupStrategy):
         heartbeat_timeout_seconds: int = 25,
         step_timeout_seconds: float | None = None,
         check_agreement: bool = False,
+        shard: str | None = None,
     ) -> None:
         tpu.require_assignment(experimental_device_assignment)
         if step_timeout_seconds is not None and step_timeout_seconds <= 0:
@@ -509,6 +536,7 @@ class TPUStrategy(ProcessGroupStrategy):
             cross_device_ops=NcclAllReduce(),
             step_timeout_seconds=step_timeout_seconds,
             check_agreement=check_agreement,
+            shard=shard,
         )
 
     def experimental_assign_to_logical_device(self, tensor: Any, logical_device_id: int) -> Any:

@@ -55,6 +55,14 @@ def test_trains_as_mirrored(local: TPUClusterResolver) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+def test_weights_cut_over_the_cores(local: TPUClusterResolver) -> None:
+    strategy = dl.distribute.TPUStrategy(local, shard="parameters")
+    assert "cut by shard='parameters'" in strategy.describe()
+    ours, theirs = trained(strategy), trained(dl.distribute.MirroredStrategy())
+    for found, expected in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_a_custom_loop(local: TPUClusterResolver) -> None:
     strategy = dl.distribute.TPUStrategy(local)
     with strategy.scope():
