@@ -101,7 +101,6 @@ def gpu_topology(name: str) -> tuple[jax.Device, ...]:
             f"No topology {name!r} of GPUs: a kind ({', '.join(_KINDS)}), machines and the GPUs of "
             "each, as 'h100:2x8'."
         )
-    jax_internals.take_gpus_for_nvidias()
     kind, machines, each = form.groups()
     try:
         devices = topologies.get_topology_desc(
@@ -112,6 +111,7 @@ def gpu_topology(name: str) -> tuple[jax.Device, ...]:
             f"No topology {name!r} of GPUs: {error}. Install {_NEEDED}; neither a GPU nor a driver "
             "is needed."
         ) from error
+    jax_internals.take_gpus_for_nvidias()
     return tuple(sorted(devices, key=lambda device: (device.process_index, device.id)))
 
 

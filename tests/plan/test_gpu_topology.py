@@ -66,6 +66,7 @@ def test_without_the_plugin(asked: None) -> None:
         gpu_topology("h100:1x8")
     with pytest.raises(ValueError, match="nvidia-cuda-nvcc-cu12"):
         gpu_compiler_options()
+    assert xla_bridge.canonicalize_platform is jax_internals._ask_jax
 
 
 @pytest.fixture(scope="module")
