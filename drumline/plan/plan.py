@@ -214,7 +214,9 @@ def find_step(
     except (NotPlannedError, CompilerMissingError):
         raise
     except Exception as error:
-        raise ScriptError(_told(error, script)) from error
+        if not planner.others:
+            raise ScriptError(_told(error, script)) from error
+        planner.raised = f"{type(error).__name__}: {error}".splitlines()[0]
     finally:
         plan_strategies(None)
         sys.argv, sys.path[:] = before, path
@@ -321,6 +323,11 @@ def _notes(found: FoundStep, planner: Planner, group: ChipGroup) -> list[str]:
     notes = []
     if not found.trains:
         notes.append(f"{found.what} writes no trainable variable; no step that does came first")
+    if planner.raised:
+        notes.append(
+            f"the script raised {planner.raised[:200]} after steps whose results were taken as "
+            "zeros, before one that trains"
+        )
     notes += [
         f"{other.what}, which came before, was not run: its results were taken as zeros"
         for other in planner.others.values()

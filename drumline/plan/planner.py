@@ -28,6 +28,7 @@ from drumline.keras.step.train_step import GlobalBatchStep, TrainStep
 from drumline.plan.jax_internals import seeing
 from drumline.plan.planned_strategy import PlannedStrategy
 from drumline.training.outbox import WithParcels, collecting
+from drumline.training.state_scope import current_values
 
 Kind = Literal["parameters", "optimizer", "other variables", "batch"]
 _KINDS: dict[str, Kind] = {
@@ -89,6 +90,7 @@ class Planner:
     Attributes:
         found: the step, once there is one.
         others: steps that came before it, and did not train.
+        raised: what the script raised after `others`; "" if nothing.
         dataset: that the last step's batches came from; None where it is not known.
     """
 
@@ -96,6 +98,7 @@ class Planner:
         self._rows = rows
         self.found: FoundStep | None = None
         self.others: dict[int, FoundStep] = {}
+        self.raised = ""
         self.dataset: Any = None
         self._outputs: dict[int, Any] = {}
 
@@ -239,17 +242,11 @@ def _found_in(step: CompiledStep, strategy: PlannedStrategy, arrays: Sequence[An
         return found
 
     def variables(group: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
-        return [
-            jax.ShapeDtypeStruct(
-                tuple(variable.shape) if not has_copies(variable) else variable.value.shape,
-                variable.dtype,
-                sharding=NamedSharding(
-                    mesh,
-                    PartitionSpec(REPLICA_AXIS) if has_copies(variable) else PartitionSpec(),
-                ),
-            )
-            for variable in group
-        ]
+        found = []
+        for variable, value in zip(group, current_values(group), strict=True):
+            spec = PartitionSpec(REPLICA_AXIS) if has_copies(variable) else PartitionSpec()
+            found.append(_shape(value, tuple(value.shape), NamedSharding(mesh, spec)))
+        return found
 
     def lower(rows: int) -> jax.stages.Lowered:
         return step._programs.lowered(
@@ -312,4 +309,6 @@ def _zeros(leaf: Any) -> jax.Array:
 
 
 def _name(function: Any) -> str:
-    return str(getattr(function, "__qualname__", repr(function)))
+    """What a step is called; that of a loop in a compiled function is the loop's body."""
+    name = str(getattr(function, "__qualname__", repr(function)))
+    return "a loop over a dataset" if name.startswith("_RunningLoop.") else name

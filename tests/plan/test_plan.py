@@ -156,6 +156,24 @@ def test_a_script_that_only_evaluates_is_planned_and_said_to(tmp_path: Path) -> 
     assert any("writes no trainable variable" in note for note in plan.notes)
 
 
+def test_zeros_on_which_a_script_raises_are_said_to_be_the_plan_s(tmp_path: Path) -> None:
+    text = script(LOOP).replace("kind = sys.argv[1]", "assert tested > 0, 'nothing was learned'")
+    plan = planned(tmp_path, text)
+    assert plan.what == "run of test_step"
+    assert any("raised AssertionError: nothing was learned" in note for note in plan.notes)
+
+
+def test_a_variable_with_a_value_for_each_replica(tmp_path: Path) -> None:
+    each = "dl.Variable(0.0, trainable=False, synchronization='on_read', aggregation='sum')"
+    text = script(LOOP).replace("seen = keras.metrics.Mean()", f"seen = {each}")
+    text = text.replace("seen.update_state(", "seen.assign_add(0 * ").replace(
+        "[0])))", "[0])).mean())"
+    )
+    text = text.replace("seen.result()", "seen.value")
+    plan = planned(tmp_path, text, "run")
+    assert plan.what == "run of train_step" and plan.replicas == 4
+
+
 def test_the_page_in_all_forms(tmp_path: Path) -> None:
     plan = planned(tmp_path, script(FIT))
     page = report.sections(plan)
