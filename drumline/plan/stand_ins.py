@@ -56,6 +56,12 @@ class _StandIn(PlannedStrategy):
         type(self)._devices_of_target()  # before JAX starts, if it has not
         self._here = jax.local_devices(backend="cpu")[0]
         super(PlannedStrategy, self).__init__(*args, **kwargs)
+        shard = getattr(self, "shard", None)
+        if shard is not None:
+            raise NotPlannedError(
+                f"What shard={shard!r} cuts over the replicas cannot be planned. Plan without "
+                "`shard`: of what it cuts, each of n replicas then has an n-th."
+            )
         self._arrays = _StandInArrays(self)
         self._in_flight = InFlight((self._here,))
 
