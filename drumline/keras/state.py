@@ -525,11 +525,15 @@ def colocate_with_reference(add: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         if not isinstance(reference_variable, ServerVariable):
             owner = strategy_of_variable(reference_variable)
-            before = _cuts_slot.set(owner if owner is not None and owner._cuts_slots else None)
+            cuts = owner is not None and owner._cuts_slots
+            before = _cuts_slot.set(owner if cuts else None)
             try:
-                return add(self, reference_variable, name, initializer)
+                slot = add(self, reference_variable, name, initializer)
             finally:
                 _cuts_slot.reset(before)
+            if cuts and vars(slot).get("_value") is None:  # made in a step, which refuses it
+                cut_from_now_on(slot)
+            return slot
         token = _slot_of.set((reference_variable, name or "var"))
         try:
             return add(self, reference_variable, name, initializer)

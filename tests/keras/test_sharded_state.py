@@ -290,13 +290,16 @@ def test_a_step_sends_each_row_twice_to_all_others(shard: str) -> None:
     assert all(0 <= each - 2 * 2 * row <= 64 for each in sent), (sent, row)
 
 
-def test_steps_of_a_loop_refuse_what_is_cut() -> None:
+@pytest.mark.parametrize("builds", ["before", "in the step"])
+def test_steps_of_a_loop_refuse_what_is_cut(builds: str) -> None:
     strategy = MirroredStrategy(DEVICES, shard="optimizer")
     model = _model(strategy, OPTIMIZERS["adam"][0])
-    model.optimizer.build(model.trainable_variables)
+    if builds == "before":
+        model.optimizer.build(model.trainable_variables)
 
     def step() -> None:
-        model.optimizer.apply([jax.numpy.zeros(v.shape) for v in model.trainable_variables])
+        gradients = [jax.numpy.zeros(v.shape) for v in model.trainable_variables]
+        model.optimizer.apply(gradients, model.trainable_variables)
 
     with pytest.raises(ValueError, match="cut over the replicas.*fit"):
         strategy.run(step)
