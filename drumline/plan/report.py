@@ -261,30 +261,37 @@ def write_picture(plan: Plan, path: Path) -> None:
     """
     figure_module = import_extra("matplotlib.figure", "profile", "The picture of a plan")
     backend = import_extra("matplotlib.backends.backend_agg", "profile", "The picture of a plan")
-    figure = figure_module.Figure(figsize=(11, 7), layout="constrained", facecolor="white")
+    timed = plan.step is not None
+    figure = figure_module.Figure(
+        figsize=(11 if timed else 6, 7), layout="constrained", facecolor="white"
+    )
     backend.FigureCanvasAgg(figure)
-    panels = figure.subplot_mosaic([["memory", "layers"], ["memory", "scaling"]])
     figure.suptitle(f"{plan.what} on {plan.group.name}, {plan.rows:,} rows a step")
-    _draw_memory(panels["memory"], plan)
-    if plan.step is not None:
+    if plan.step is None:
+        _draw_memory(figure.subplots(), plan)
+    else:
+        panels = figure.subplot_mosaic([["memory", "layers"], ["memory", "scaling"]])
+        _draw_memory(panels["memory"], plan)
         _draw_layers(panels["layers"], plan.step)
         _draw_scaling(panels["scaling"], plan.step)
-    else:
-        for name in ("layers", "scaling"):
-            panels[name].set_axis_off()
     figure.savefig(path, dpi=150)
 
 
 def _draw_memory(axes: Any, plan: Plan) -> None:
+    available, total = plan.memory.available, plan.memory.total.value
+    comparable = 0 < available.value < 20 * total  # else the bar is too low to be seen beside it
+    scale, unit = (1e9, "GB") if total >= 1e9 else (1e6, "MB")
     below = 0.0
     for name, known in plan.memory.parts:
         if known.value > 0:
-            axes.bar([0], [known.value / 1e9], bottom=[below], label=f"{name}: {shown(known)}")
-            below += known.value / 1e9
-    if plan.memory.available.value:
-        axes.axhline(plan.memory.available.value / 1e9, color="black", linestyle="--")
-    axes.set(title="Memory of a chip", ylabel="GB", xticks=[])
-    axes.legend(fontsize=8)
+            height = known.value / scale
+            axes.bar([0], [height], bottom=[below], label=f"{name}: {shown(known)}")
+            below += height
+    if comparable:
+        axes.axhline(available.value / scale, color="black", linestyle="--")
+    has = f"; it has {shown(available)}" if available.value else ""
+    axes.set(title=f"Memory of a chip{has}", ylabel=unit, xticks=[], xlim=(-1, 1))
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.01))
 
 
 def _draw_layers(axes: Any, step: StepEstimate) -> None:
