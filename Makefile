@@ -15,7 +15,7 @@ QUICK := -m "not thorough"
 JPEG_BENCH := rust/bench/Cargo.toml
 
 .PHONY: bench-jpeg demo test test-thorough test-keras test-tutorials test-oldest test-newest-python test-newest-essential lint \
-	lint-rust test-rust test-reference test-tpu fuzz coverage bench docs install install-oldest \
+	lint-rust test-rust test-reference test-tpu test-tpu-essential fuzz coverage bench docs install install-oldest \
 	install-reference clean
 
 demo: install
@@ -53,6 +53,12 @@ test-reference: $(REFERENCE)/.installed
 WITH_LIBTPU := JAX_PLATFORMS=cpu PYTHONPATH=$(CURDIR)/$(LIBTPU) $(VENV)/bin/python
 test-tpu: $(LIBTPU)/.installed
 	$(WITH_LIBTPU) -m pytest -q tests/compiled_for_tpus tests/plan/test_plan_for_tpus.py
+
+# The steps that tests/compiled_for_tpus itself has, in a minute or two.
+test-tpu-essential: install
+	@if $(MAKE) -s $(LIBTPU)/.installed; then \
+		$(WITH_LIBTPU) -m pytest -q $(QUICK) tests/compiled_for_tpus; \
+	else echo "test-tpu-essential: skipped, as libtpu could not be installed"; fi
 
 # What depends most on the versions of jax and keras, without what takes longest.
 WITH_OLDEST := $(addprefix tests/,distribute/functions distribute/parameter_server/compiler \
