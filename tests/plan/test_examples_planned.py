@@ -1,4 +1,4 @@
-"""Every example, planned as a user plans it; `docs/plan.md` says how long each takes."""
+"""Every example, planned as a user plans it."""
 
 from __future__ import annotations
 
