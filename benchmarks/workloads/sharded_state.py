@@ -45,7 +45,7 @@ WORKLOAD = Workload(
     full=Scale(elements=16_000, batch_size=128, later_epochs=3),
     quick=Scale(elements=1_280, batch_size=128, later_epochs=1),
     contenders=(
-        _contender("optimizer", "optimizer"),
+        _contender("drumline", "optimizer"),
         _contender("parameters", "parameters"),
         _contender("copies", None),
     ),

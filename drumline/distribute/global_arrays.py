@@ -264,7 +264,7 @@ class ReplicaArrays:
             ValueError: if it is divided between processes.
         """
         sharding = self._strategy.sharding_of(variable)
-        if is_cut(variable):
+        if self._strategy._cuts_slots and is_cut(variable):
             replicas = self._strategy.num_replicas_in_sync
             if np.shape(value) != rows_shape(variable, replicas):
                 value = _cut(replicas)(value)

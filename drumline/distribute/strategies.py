@@ -41,7 +41,6 @@ from drumline.distribute.process_group.start import devices_of_tpu, join_tpu
 from drumline.distribute.replica import register_default_strategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import REPLICA_AXIS
-from drumline.training.cut_values import is_cut
 
 
 class OneDeviceStrategy(Strategy):
@@ -125,36 +124,8 @@ class CuttingStrategy(Strategy):
                 f"{name}, check_agreement=True: what is cut has no copies to compare. Leave out "
                 "one of them."
             )
-
-    @property
-    def _cuts_slots(self) -> bool:
-        return self.shard is not None and self.num_replicas_in_sync > 1
-
-    @property
-    def _cuts_weights(self) -> bool:
-        return self.shard == "parameters" and self.num_replicas_in_sync > 1
-
-    def sharding_of(self, variable: Any) -> Sharding:
-        """Where `variable` lives: a copy on each device, or a row, if it is cut.
-
-        Args:
-            variable: one of Keras's, or a `Variable`.
-
-        Example:
-            >>> strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"], shard="optimizer")
-            >>> with strategy.scope():
-            ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-            ...     model.compile(keras.optimizers.SGD(momentum=0.9), "mse")
-            ...     model.optimizer.build(model.trainable_variables)
-            >>> [strategy.sharding_of(each).is_fully_replicated for each in model.weights]
-            [True, True]
-            >>> momentums = model.optimizer.variables[2:]
-            >>> [strategy.sharding_of(each).is_fully_replicated for each in momentums]
-            [False, False]
-        """
-        if is_cut(variable):
-            return self.batch_sharding
-        return super().sharding_of(variable)
+        self._cuts_slots = self.num_replicas_in_sync > 1
+        self._cuts_weights = self._cuts_slots and shard == "parameters"
 
     def _describe_variables(self) -> str:
         where = super()._describe_variables()

@@ -51,6 +51,7 @@ from drumline.distribute.step.replica_scope import require_agreement
 from drumline.distribute.step.run import RunOptions, StepCache, run
 from drumline.distribute.values import REPLICA_AXIS, PerReplica, ReduceOp
 from drumline.distribute.variable import Variable, bind_to_strategy, strategy_of_variable
+from drumline.training.cut_values import is_cut
 
 
 class Strategy:
@@ -99,6 +100,10 @@ class Strategy:
     """Gives a subclass of a strategy's class, of which one is made in its place; see `plan`."""
     _planner: StepPlanner | None = None
     """What takes the place of running where the devices are not there."""
+    _cuts_slots = False
+    """Whether what an optimizer keeps for a variable is cut over the replicas."""
+    _cuts_weights = False
+    """Whether Keras's trainable variables are cut over the replicas."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Strategy:
         return super().__new__(cls if Strategy._stand_in is None else Strategy._stand_in(cls))
@@ -148,6 +153,8 @@ class Strategy:
     def sharding_of(self, variable: Any) -> Sharding:
         """Where `variable` lives: by default `variable_sharding`, alike for all variables.
 
+        With ``shard=`` what is cut lives in rows, of which each replica's device has one.
+
         A program that runs on the replicas takes the variable as it lies if that is on the
         replicas' devices, else as a copy on each of them; what it writes returns to where the
         variable lives. A `Variable` with ``ON_READ`` has a value for each replica, which lies on
@@ -162,7 +169,14 @@ class Strategy:
             ...     kernel = dl.Variable(0.0)
             >>> strategy.sharding_of(kernel) == strategy.variable_sharding
             True
+            >>> strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"], shard="parameters")
+            >>> with strategy.scope():
+            ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+            >>> strategy.sharding_of(model.weights[0]).is_fully_replicated
+            False
         """
+        if self._cuts_slots and is_cut(variable):
+            return self.batch_sharding
         return self.variable_sharding
 
     def all_reduce(self, op: ReduceOp | str, value: Any) -> Any:
@@ -615,16 +629,6 @@ class Strategy:
     def _default_device(self) -> jax.Device:
         """Where what is on no device yet goes in the scope, as values of new variables."""
         return self.local_replica_devices[0]
-
-    @property
-    def _cuts_slots(self) -> bool:
-        """Whether what an optimizer keeps for a variable is cut over the replicas."""
-        return False
-
-    @property
-    def _cuts_weights(self) -> bool:
-        """Whether Keras's trainable variables are cut over the replicas."""
-        return False
 
     @property
     def _step_timeout_seconds(self) -> float | None:

@@ -134,7 +134,7 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
             arrays = strategy._arrays
             if getattr(self, "has_copies", False):
                 value = arrays.place_copies(value)
-            elif is_cut(self):
+            elif strategy._cuts_slots and is_cut(self):
                 value = arrays.cut_value(value, self)
             else:
                 value = arrays.place_variable(value, self)
@@ -164,14 +164,15 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is not None and strategy.spans_processes:
             variables = itertools.chain.from_iterable(state_variables(self, names))
             broadcast_initial_values(strategy, list(variables))
-        on_replicas = runs_on_replicas(self) is not None
-        as_it_lies = reading_rows() if on_replicas else contextlib.nullcontext()
+        on_replicas = runs_on_replicas(self)
+        reads_rows = on_replicas is not None and on_replicas._cuts_slots
+        as_it_lies = reading_rows() if reads_rows else contextlib.nullcontext()
         with signals_held_back if purge else contextlib.nullcontext():
             with as_it_lies:
                 state = _with_step_variables(self, groups, get_state(self, **groups))
             if strategy is not None:
                 members = state_variables(self, names)
-                place = _placed if on_replicas else _placed_whole
+                place = _placed_whole if on_replicas is None else _placed
                 state = tuple(
                     [place(strategy, *each) for each in zip(part, variables, strict=True)]
                     for part, variables in zip(state, members, strict=True)
@@ -315,7 +316,7 @@ def _placed(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
 
 def _placed_whole(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
     """As `_placed`, for Keras's own steps, which take values that are cut as copies."""
-    if is_cut(variable):
+    if strategy._cuts_slots and is_cut(variable):
         return strategy._arrays.place_replicated(value)
     return _placed(strategy, value, variable)
 

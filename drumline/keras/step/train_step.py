@@ -286,7 +286,9 @@ def readable_optimizer(model: keras.Model, values: Sequence[Any]) -> Iterator[No
     alone back. What the optimizer itself reads and writes is in a scope of its own.
     """
     variables = model.optimizer.variables if values else ()
-    before = [held(variable) for variable in variables]
+    strategy = strategy_of(model)
+    cuts = strategy is not None and strategy._cuts_slots
+    before = [held(variable) if cuts else variable._value for variable in variables]
     try:
         for variable, value in zip(variables, values, strict=True):
             variable._value = value
