@@ -65,13 +65,12 @@ def _when_a_model_is_made() -> None:
         lambda initialize: state.create_on_servers(state.initialize_by_few_programs(initialize)),
         "in a strategy's scope variables are created on the servers, or with few programs",
     )
-    for name in ("normal", "truncated_normal", "uniform"):
-        replace_method(
-            internals.backend_random,
-            name,
-            state.draw_by_size,
-            "a strategy's variables are initialized by programs for few sizes, not for each shape",
-        )
+    replace_method(
+        internals.backend_random,
+        "uniform",
+        state.draw_by_size,
+        "a strategy's variables are initialized by programs for few sizes, not for each shape",
+    )
     for owner in (optimizer, keras.random.SeedGenerator):
         replace_method(
             owner,

@@ -22,7 +22,7 @@ _NAMES = {
     "keras.src.backend.common.name_scope": ["current_path"],
     "keras.src.backend.jax.core": ["Variable"],
     "keras.src.backend.jax.nn": ["moments"],
-    "keras.src.backend.jax.random": ["normal", "truncated_normal", "uniform"],
+    "keras.src.backend.jax.random": ["uniform"],
     "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer", "_distribute_data"],
     "keras.src.distribution.distribution_lib": ["distribution"],
     "keras.src.optimizers.base_optimizer": ["BaseOptimizer"],

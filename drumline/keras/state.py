@@ -451,7 +451,7 @@ def initialize_by_few_programs(initialize: Callable[..., Any]) -> Callable[..., 
     """Wrap a variable's initialization by an initializer: in a scope, the same bits sooner.
 
     JAX compiles a program for each shape that zeros or random numbers are made of, which took 9 of
-    the 27 s up to the first step of a ResNet-50. Zeros and ones are made without one, and random
+    the 27 s up to the first step of a ResNet-50. Zeros and ones are made without one, and uniform
     numbers by a program for few sizes (`draw_by_size`).
     """
 
@@ -477,10 +477,11 @@ def _filled(fill: int, shape: Sequence[int], dtype: Any) -> jax.Array:
 
 
 def draw_by_size(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function that draws numbers: while a variable is initialized, for few sizes.
+    """Wrap the function that draws uniform numbers: while a variable is initialized, for few sizes.
 
     A number that threefry draws depends on its position alone, so the first ones of more are those
-    of fewer. Sizes are powers of four up to a million, and of two beyond.
+    of fewer. Sizes are powers of four up to a million, and of two beyond. Normal numbers are drawn
+    as ever: XLA computes their functions otherwise for the last numbers, which fill no vector.
     """
 
     def draw_more(shape: Sequence[int], *args: Any, **kwargs: Any) -> Any:
