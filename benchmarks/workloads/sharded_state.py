@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 
+from benchmarks.harness.floors import Floor
 from benchmarks.harness.training import Prepared, check_training, from_dataset, measured
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads.convnet import CONVNET, FALLS_TO, TOLERANCE
@@ -49,6 +50,6 @@ WORKLOAD = Workload(
         _contender("parameters", "parameters"),
         _contender("copies", None),
     ),
-    floors=(),
+    floors=(Floor("later", at_least=0.75, aim=1.0, against="copies"),),
     check=check_training(TOLERANCE, FALLS_TO),
 )
