@@ -204,11 +204,17 @@ class CentralStorageStrategy(Strategy):
     """Variables on one device, and replicas of the computation on others.
 
     Follows ``tf.distribute.experimental.CentralStorageStrategy``. Variables live on the CPU, or,
-    where a single device computes, on that. Steps take copies of them, an optimizer's among them,
-    to the replicas' devices, and compute the updates there. The copies stay while steps follow one
-    another, and what was written returns when a variable is read, and at the end of an epoch of
-    `fit`. So the numbers are those of a `MirroredStrategy` on the same devices, and a device needs
-    as much memory in training as with that one; what no step uses takes none of it.
+    where a single device computes, on that. There Keras's `fit` updates them: each step copies the
+    weights to the replicas' devices, which compute gradients and forget the copies; an optimizer's
+    slots stay where they live. So does a table from which a step only looks rows up, as
+    ``keras.layers.Embedding`` does: each replica is sent the rows that it looks up, and sends their
+    gradients back. A table that is read in another way, as by a regularizer, is copied like other
+    weights, which the log says.
+
+    The numbers are those of a `MirroredStrategy` on the same devices. `evaluate` and `predict` copy
+    whole tables, and steps of `run` all that they use, slots among it: these copies stay on the
+    replicas' devices while steps follow one another, and what was written returns when a variable
+    is read.
 
     Args:
         compute_devices: device names or JAX devices on which replicas run, one replica each; by
@@ -265,7 +271,10 @@ class CentralStorageStrategy(Strategy):
         if not self._arrays.variables_away:
             return where
         devices = len(self.replica_devices)
-        return f"{where}; while steps follow one another, copies on {devices} compute device(s)"
+        return (
+            f"{where}, where Keras's fit updates them; its steps copy weights to {devices} compute "
+            "device(s), and rows alone of tables that they look up; steps of run copy all they use"
+        )
 
     def __repr__(self) -> str:
         names = ", ".join(repr(device_name(device)) for device in self.replica_devices)

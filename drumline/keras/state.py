@@ -173,9 +173,14 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
             if strategy is not None:
                 members = state_variables(self, names)
                 place = _placed_whole if on_replicas is None else _placed
+                trains = _AT_HOME[1] in names and updates_at_home(self)
+                at_home = _AT_HOME if trains else ()
                 state = tuple(
-                    [place(strategy, *each) for each in zip(part, variables, strict=True)]
-                    for part, variables in zip(state, members, strict=True)
+                    [
+                        (_placed_home if name in at_home else place)(strategy, *each)
+                        for each in zip(part, variables, strict=True)
+                    ]
+                    for name, part, variables in zip(names, state, members, strict=True)
                 )
             state = _each_its_own(state, _arrays_of_others(self, names))
             if purge:
@@ -286,8 +291,27 @@ def runs_on_replicas(model: keras.Model) -> Strategy | None:
     if strategy is None:
         return None
     if strategy.num_replicas_in_sync == 1 and strategy._planner is None:
-        return None
+        if not strategy._arrays.variables_away:
+            return None
     return strategy if model.jit_compile and not model.run_eagerly else None
+
+
+_AT_HOME = ("trainable_variables", "optimizer_variables")
+
+
+def updates_at_home(model: keras.Model) -> bool:
+    """Whether the model's compiled training steps leave weights and slots where variables live.
+
+    That is away from the replicas; a single device has all of them.
+    """
+    strategy = runs_on_replicas(model)
+    if strategy is None or strategy.spans_processes or strategy._planner is not None:
+        return False
+    home = strategy.variable_sharding
+    if not strategy._arrays.variables_away or len(home.device_set) > 1:
+        return False
+    members = itertools.chain.from_iterable(state_variables(model, _AT_HOME))
+    return all(strategy.sharding_of(variable) == home for variable in members)
 
 
 _STEP_VARIABLES = "_drumline_step_variables"
@@ -312,6 +336,11 @@ def set_step_variables(model: keras.Model, variables: list[Any]) -> None:
 def _placed(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
     placed = strategy._arrays.place_variable(value, variable)
     return strategy._arrays.for_program(placed)
+
+
+def _placed_home(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
+    """The value where the variable lives."""
+    return strategy._arrays.place_variable(value, variable)
 
 
 def _placed_whole(strategy: Strategy, value: Any, variable: Any) -> jax.Array:

@@ -28,7 +28,9 @@ from drumline.keras.state import (
     note_state,
     runs_on_replicas,
     strategy_of,
+    updates_at_home,
 )
+from drumline.keras.step.central_update import CentralTrainStep
 from drumline.keras.step.train_step import (
     GlobalBatchStep,
     TrainStep,
@@ -93,7 +95,8 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
             with _delivering(self, "train_step"):
                 return make(self, force)
         if self.train_function is None or force:
-            step = _one_form(self, "train_step", TrainStep(self, strategy))
+            kind = CentralTrainStep if updates_at_home(self) else TrainStep
+            step = _one_form(self, "train_step", kind(self, strategy))
             step = limit_in_flight(step, strategy)
             self.train_function = self._make_function(step)
         return None

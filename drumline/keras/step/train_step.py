@@ -375,7 +375,7 @@ class TrainStep:
         self._model = model
         self._strategy = strategy
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
-        self._cuts_slots = strategy._cuts_slots
+        self._cuts_slots = self._updates_outside = strategy._cuts_slots
         self._whole = GlobalBatchStep(self._whole_step, model, TRAIN_STATE, strategy)
         self._must_see_whole = overrides(
             model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
@@ -468,11 +468,10 @@ class TrainStep:
             metrics = ReplicaMetrics(model, trace)
             trainables, before, optimizer, old_metrics = state
             grads: list[jax.Array] = []
-            reduced: contextlib.AbstractContextManager[Any] = averaged_gradients(model, trace)
+            reduced = self._reducing(trace, grads)
             gathered: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
             if self._cuts_slots:
                 optimizer = whole_on_replica(model.optimizer.variables, optimizer)
-                reduced = scattered_gradients(model, grads, self._strategy.num_replicas_in_sync)
                 members = state_variables(model, TRAIN_STATE)
                 if any(map(is_cut, [*members[0], *members[1]])):
                     gathered = gathered_weights(model, members[0], members[1])
@@ -490,13 +489,23 @@ class TrainStep:
             after = merge_non_trainables(trace, variables, before, after)
             new_metrics = metrics.merge(new_metrics)
             logs = metrics.logs(logs, new_metrics)
-        if self._cuts_slots:  # they are updated outside of the replicas' program
+        if self._updates_outside:  # of the replicas' program
             trainables, optimizer = [], []
         state = (trainables, after, optimizer, new_metrics)
         differs = None
         if self._strategy.check_agreement:
             differs = disagreement(jax.tree.leaves(state))
         return logs, state, grads, differs, outbox.parcels()
+
+    def _reducing(
+        self, trace: ReplicaTrace, grads: list[jax.Array]
+    ) -> contextlib.AbstractContextManager[None]:
+        """Within the block gradients are reduced over the replicas, and left in `grads` if the
+        update is outside of the replicas' program.
+        """
+        if self._cuts_slots:
+            return scattered_gradients(self._model, grads, self._strategy.num_replicas_in_sync)
+        return averaged_gradients(self._model, trace)
 
     def _require_agreement(self, state: Any, differs: jax.Array) -> None:
         model = self._model
