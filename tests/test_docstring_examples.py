@@ -33,6 +33,7 @@ WHOLE = (dl.data.Dataset, dl.distribute.Strategy, dl.distribute.StrategyExtended
 CLASSES = (
     *WHOLE,
     dl.distribute.MirroredStrategy,
+    dl.distribute.ModelParallelStrategy,
     dl.distribute.MultiWorkerMirroredStrategy,
     dl.distribute.experimental.CentralStorageStrategy,
     dl.distribute.OneDeviceStrategy,

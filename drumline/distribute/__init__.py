@@ -44,6 +44,7 @@ from drumline.distribute.replica import (
 from drumline.distribute.step.run import RunOptions
 from drumline.distribute.strategies import (
     MirroredStrategy,
+    ModelParallelStrategy,
     MultiWorkerMirroredStrategy,
     OneDeviceStrategy,
     TPUStrategy,
@@ -70,6 +71,7 @@ __all__ = [
     "InputOptions",
     "InputReplicationMode",
     "MirroredStrategy",
+    "ModelParallelStrategy",
     "MultiWorkerMirroredStrategy",
     "NcclAllReduce",
     "OneDeviceStrategy",

@@ -302,7 +302,16 @@ class ReplicaArrays:
         return jax.device_put(value, sharding)
 
     def place_copies(self, copies: jax.typing.ArrayLike) -> jax.Array:
-        """Return an array ``(replicas, ...)`` with each row on its replica's device."""
+        """Return an array ``(replicas, ...)`` with each row on its replica's device.
+
+        Raises:
+            NotImplementedError: if the strategy has no program for each replica.
+        """
+        if self._strategy._partitions:
+            raise NotImplementedError(
+                f"A Variable with VariableSynchronization.ON_READ has a value for each replica, "
+                f"and {self._strategy!r} has one program for all. Use another strategy for it."
+            )
         if isinstance(copies, jax.Array) and not copies.is_fully_addressable:
             return copies
         return shard(copies, self._strategy.mesh)

@@ -1,14 +1,19 @@
-"""The synchronous strategies: one device, a process's devices, those of several processes, TPUs."""
+"""The synchronous strategies.
+
+One device, a process's devices, those of several processes, TPUs, and a mesh over which variables
+are cut as well.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
+import keras
 import numpy as np
-from jax.sharding import Sharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from drumline.cpu_kernels import kernels
 from drumline.distribute import global_arrays
@@ -31,6 +36,7 @@ from drumline.distribute.collectives.devices import (
     device_name,
     resolve_device,
     resolve_devices,
+    resolve_mesh,
 )
 from drumline.distribute.collectives.platform import (
     CommunicationImplementation,
@@ -41,6 +47,7 @@ from drumline.distribute.process_group.start import devices_of_tpu, join_tpu
 from drumline.distribute.replica import register_default_strategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import REPLICA_AXIS
+from drumline.training.layouts import VariableLayouts
 
 
 class OneDeviceStrategy(Strategy):
@@ -584,6 +591,211 @@ class TPUStrategy(ProcessGroupStrategy):
             >>> strategy.experimental_replicate_to_logical_devices(kernel)  # doctest: +SKIP
         """
         return tensor
+
+
+class ModelParallelStrategy(Strategy):
+    """Cut weights over the devices of a mesh, by the layouts of a map, and batches as well.
+
+    Follows `keras.distribution.ModelParallel`. A model's steps are programs over the whole batch,
+    which XLA partitions over the devices: so they compute the numbers of one device, to rounding,
+    whatever the layouts are, and a device holds and computes its part of the weights that are cut.
+    What an optimizer keeps for a variable lies as that variable does. Variables without a layout
+    lie whole on each device.
+
+    It is for Keras's `fit`, `evaluate`, `predict` and `train_on_batch`, in one process. `run`, and
+    what is for it, is refused.
+
+    ``num_replicas_in_sync`` is the size of the batch's axis: how many parts a global batch is cut
+    into, as Keras's ``num_model_replicas``, and not the number of devices. A batch that does not
+    divide is computed whole by each of the parts, with the right result.
+
+    Args:
+        mesh: the devices: a `keras.distribution.DeviceMesh`, a JAX mesh, or the axes' names with
+            their sizes, as ``{"batch": 2, "model": 4}``, for the first devices of JAX's default
+            backend; None for the mesh of `layout_map`.
+        layout_map: a `keras.distribution.LayoutMap`, or another mapping of layouts, by paths of
+            variables or regular expressions for them. A layout is a tuple with the name of an
+            axis, or None, for each dimension.
+        batch_dim_name: the axis over which batches are cut; by default ``"batch"``, or, as in
+            Keras, the first one if no axis has that name.
+        shard: ``"optimizer"`` to cut what an optimizer keeps for variables over the batch's axis,
+            too, and ``"parameters"`` to cut trainable variables so as well: along the largest
+            dimension that is whole and divides. What has no such dimension stays as it is.
+
+    Raises:
+        TypeError: if `mesh`, `layout_map` or a layout is something else.
+        ValueError: if the mesh has more devices than there are, or one twice; if a layout names an
+            axis that the mesh does not have; if there is no layout; or if `shard` is something
+            else. Where a variable is made: if its layout does not divide it. When a model trains
+            first: if no layout matches a variable; of one that matches none a warning is given.
+
+    Example:
+        >>> layouts = {".*hidden/kernel": (None, "model"), ".*hidden/bias": ("model",)}
+        >>> strategy = dl.distribute.ModelParallelStrategy({"batch": 2, "model": 2}, layouts)
+        >>> with strategy.scope():
+        ...     hidden = keras.layers.Dense(6, name="hidden")
+        ...     model = keras.Sequential([keras.Input((3,)), hidden, keras.layers.Dense(1)])
+        ...     model.compile(optimizer="sgd", loss="mse")
+        >>> rows = (np.ones((8, 3), np.float32), np.ones((8, 1), np.float32))
+        >>> history = model.fit(*rows, batch_size=4, verbose=0)
+        >>> hidden.kernel.value.sharding.shard_shape((3, 6)), strategy.num_replicas_in_sync
+        ((3, 3), 2)
+    """
+
+    _partitions = True
+
+    def __init__(
+        self,
+        mesh: keras.distribution.DeviceMesh | Mesh | Mapping[str, int] | None = None,
+        layout_map: keras.distribution.LayoutMap | Mapping[str, Any] | None = None,
+        batch_dim_name: str | None = None,
+        *,
+        shard: str | None = None,
+    ) -> None:
+        if not isinstance(layout_map, Mapping):
+            raise TypeError(
+                f"{type(self).__name__}(layout_map=...) is a keras.distribution.LayoutMap, or a "
+                f"mapping of layouts by paths of variables, not {layout_map!r}."
+            )
+        if shard not in (None, "optimizer", "parameters"):
+            raise ValueError(
+                f"{type(self).__name__}(shard={shard!r}): it is 'optimizer', 'parameters', or None "
+                "to cut what the layouts say alone."
+            )
+        if not layout_map and shard is None:
+            raise ValueError(
+                f"{type(self).__name__} got an empty layout map, so no variable would be cut. Give "
+                "it layouts, `shard=`, or use a MirroredStrategy."
+            )
+        self.shard = shard
+        given = getattr(layout_map, "device_mesh", None) if mesh is None else mesh
+        devices = resolve_mesh(type(self).__name__, given)
+        self.batch_dim_name = _batch_axis(devices, batch_dim_name)
+        self._layouts = VariableLayouts(devices, layout_map, self.batch_dim_name, shard)
+        super().__init__(devices.devices.flat)
+        self._mesh = devices
+
+    @property
+    def variable_sharding(self) -> Sharding:
+        """Where variables without a layout live: whole on each device.
+
+        Example:
+            >>> layouts = {".*kernel": (None, "model")}
+            >>> strategy = dl.distribute.ModelParallelStrategy({"batch": 2, "model": 2}, layouts)
+            >>> strategy.variable_sharding.is_fully_replicated
+            True
+        """
+        return NamedSharding(self._layouts.mesh, PartitionSpec())
+
+    def sharding_of(self, variable: Any) -> Sharding:
+        """Where `variable` lives: as its layout says.
+
+        Args:
+            variable: one of Keras's, which may have no value yet.
+
+        Raises:
+            ValueError: if several layouts match its path, or one that does not divide it.
+
+        Example:
+            >>> layouts = {".*kernel": (None, "model")}
+            >>> strategy = dl.distribute.ModelParallelStrategy({"batch": 2, "model": 2}, layouts)
+            >>> with strategy.scope():
+            ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4)])
+            >>> tuple(strategy.sharding_of(model.weights[0]).spec)
+            (None, 'model')
+        """
+        return self._layouts.sharding_of(variable)
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        """Into how many parts a global batch is cut: the size of the batch's axis.
+
+        Example:
+            >>> layouts = {".*kernel": (None, "model")}
+            >>> mesh = {"batch": 1, "model": 4}
+            >>> dl.distribute.ModelParallelStrategy(mesh, layouts).num_replicas_in_sync
+            1
+        """
+        size: int = self._layouts.mesh.shape[self.batch_dim_name]
+        return size
+
+    @property
+    def local_replica_ids(self) -> list[int]:
+        """The numbers of the batch's parts.
+
+        Example:
+            >>> layouts = {".*kernel": (None, "model")}
+            >>> mesh = {"batch": 2, "model": 2}
+            >>> dl.distribute.ModelParallelStrategy(mesh, layouts).local_replica_ids
+            [0, 1]
+        """
+        return list(range(self.num_replicas_in_sync))
+
+    @property
+    def batch_sharding(self) -> NamedSharding:
+        """Where a global batch lives: its first dimension cut over the batch's axis.
+
+        Example:
+            >>> layouts = {".*kernel": (None, "model")}
+            >>> strategy = dl.distribute.ModelParallelStrategy({"batch": 2, "model": 2}, layouts)
+            >>> strategy.batch_sharding.shard_shape((8, 3))
+            (4, 3)
+        """
+        return NamedSharding(self._layouts.mesh, PartitionSpec(self.batch_dim_name))
+
+    def describe(self) -> str:
+        """Return a text that says how the mesh is used, and how much of the variables is cut.
+
+        Example:
+            >>> layouts = {".*kernel": (None, "model")}
+            >>> strategy = dl.distribute.ModelParallelStrategy({"batch": 2, "model": 2}, layouts)
+            >>> print(strategy.describe())
+            ModelParallelStrategy: batches are cut into 2 part(s), over mesh axis 'batch'
+              mesh: batch=2, model=2, of cpu:0, cpu:1, cpu:2, cpu:3
+              variables live: by 1 layout(s); no variable has been made
+              values are reduced: where XLA, which partitions each program, finds it needed
+        """
+        sizes = ", ".join(f"{name}={size}" for name, size in self.mesh.shape.items())
+        names = ", ".join(map(device_name, self.replica_devices))
+        parts = self.num_replicas_in_sync
+        also = "" if self.shard is None else f", and shard={self.shard!r} over the batch's axis"
+        return (
+            f"{type(self).__name__}: batches are cut into {parts} part(s), over mesh axis "
+            f"{self.batch_dim_name!r}\n"
+            f"  mesh: {sizes}, of {names}\n"
+            f"  variables live: by {len(self._layouts)} layout(s){also}; "
+            f"{self._layouts.describe()}\n"
+            "  values are reduced: where XLA, which partitions each program, finds it needed"
+        )
+
+    def _check_variables(self) -> None:
+        self._layouts.require_matches()
+
+    def _computed_with(self, variable: Any) -> Sharding | None:
+        return self._layouts.computed_with(variable) if self.shard == "parameters" else None
+
+    def _require_replicas(self, name: str) -> None:
+        raise NotImplementedError(
+            f"{type(self).__name__}.{name}: a replica has no program of its own here, since XLA "
+            "partitions one program over all devices. Train with Keras's `fit` or "
+            "`train_on_batch`, which take global batches and cut them, or use a MirroredStrategy "
+            "for custom loops."
+        )
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}={size}" for name, size in self._layouts.mesh.shape.items())
+        return f"{type(self).__name__}({sizes})"
+
+
+def _batch_axis(mesh: Mesh, name: str | None) -> str:
+    if name is None:
+        return "batch" if "batch" in mesh.axis_names else str(mesh.axis_names[0])
+    if name not in mesh.axis_names:
+        raise ValueError(
+            f"batch_dim_name={name!r} is no axis of the mesh, which has "
+            f"{', '.join(map(repr, mesh.axis_names))}."
+        )
+    return name
 
 
 def _cross_device_ops(options: CommunicationOptions, devices: tuple[Any, ...]) -> CrossDeviceOps:

@@ -104,6 +104,8 @@ class Strategy:
     """Whether what an optimizer keeps for a variable is cut over the replicas."""
     _cuts_weights = False
     """Whether Keras's trainable variables are cut over the replicas."""
+    _partitions = False
+    """Whether XLA partitions each of a model's steps over all devices, which are a mesh."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Strategy:
         return super().__new__(cls if Strategy._stand_in is None else Strategy._stand_in(cls))
@@ -273,6 +275,7 @@ class Strategy:
               1: Array(20., dtype=float32)
             }
         """
+        self._require_replicas("run")
         return run(self, fn, args, kwargs or {}, options)
 
     def experimental_run_v2(
@@ -389,6 +392,7 @@ class Strategy:
               1: Array([2, 3], dtype=int32)
             }
         """
+        self._require_replicas("experimental_distribute_dataset")
         return DistributedDataset(dataset, self, options)
 
     def distribute_datasets_from_function(
@@ -418,6 +422,7 @@ class Strategy:
             >>> [value.tolist() for value in first.values]
             [[0, 1], [2, 3]]
         """
+        self._require_replicas("distribute_datasets_from_function")
         return DistributedDatasetFromFunction(dataset_fn, self, options)
 
     def experimental_distribute_values_from_function(
@@ -443,6 +448,7 @@ class Strategy:
             >>> [float(value) for value in values.values]
             [0.0, 1.0]
         """
+        self._require_replicas("experimental_distribute_values_from_function")
         replicas = self.num_replicas_in_sync
         values = [value_fn(ValueContext(index, replicas)) for index in self.local_replica_ids]
         if self.spans_processes:
@@ -502,6 +508,7 @@ class Strategy:
               1: Array(2., dtype=float32)
             }
         """
+        self._require_replicas("per_replica")
         if len(values) != self.num_replicas_in_sync:
             raise ValueError(
                 f"Got {len(values)} values for {self.num_replicas_in_sync} replicas of {self!r}."
@@ -648,6 +655,13 @@ class Strategy:
         """
         bind_to_strategy(variable, self)
 
+    def _check_variables(self) -> None:
+        """Check that the variables of the scope are those that the strategy was made for."""
+
+    def _computed_with(self, variable: Any) -> Sharding | None:
+        """Where a model's step has a trainable variable while it computes, if not as it lives."""
+        return None
+
     def _joined(self, *rows: Any) -> PerReplica:
         """The values of this process's replicas, and those that the other processes have."""
         require_all_fit(rows, "A replica's value", KEEP_64_BITS)
@@ -663,7 +677,11 @@ class Strategy:
             own for number, own in zip(numbers, value.values, strict=True) if number in local
         )
 
+    def _require_replicas(self, name: str) -> None:
+        """Refuse the method `name`, if a replica has no program of its own."""
+
     def _require_cross_replica(self, name: str, instead: str) -> None:
+        self._require_replicas(name)
         if running_replica() is not None:
             raise RuntimeError(
                 f"strategy.{name} was called inside a replica's step, which sees one replica only. "

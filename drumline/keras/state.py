@@ -39,6 +39,7 @@ from drumline.training.keras_internals import (
     note_taken_values,
     thread_state,
 )
+from drumline.training.layouts import note_slot
 from drumline.training.state_scope import StateScope
 
 _STRATEGY = "_drumline_strategy"
@@ -125,9 +126,12 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
     def assign_placed(self: Any, value: Any) -> Any:
         strategy = strategy_of_variable(self)
         if strategy is None and getattr(self, "_value", None) is None:
-            strategy = get_strategy() if has_strategy() else _cuts_slot.get()
+            strategy = get_strategy() if has_strategy() else _slot_strategy()
             if strategy is not None:
                 set_strategy(self, strategy)
+            reference = _beside.get()
+            if reference is not None:
+                note_slot(self, reference)
             if strategy is not None and np.size(value) and _is_to_be_cut(self, strategy):
                 cut_from_now_on(self)
         if strategy is not None and not isinstance(value, jax.core.Tracer):
@@ -141,6 +145,12 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
         return assign(self, value)
 
     return assign_placed
+
+
+def _slot_strategy() -> Strategy | None:
+    """That of the slot that is being made outside of every scope, where it is no copy."""
+    reference = _beside.get()
+    return _cuts_slot.get() if reference is None else strategy_of_variable(reference)
 
 
 def _is_to_be_cut(variable: Any, strategy: Strategy) -> bool:
@@ -290,9 +300,9 @@ def runs_on_replicas(model: keras.Model) -> Strategy | None:
     strategy = strategy_of(model)
     if strategy is None:
         return None
-    if strategy.num_replicas_in_sync == 1 and strategy._planner is None:
-        if not strategy._arrays.variables_away:
-            return None
+    alone = strategy.num_replicas_in_sync == 1 and not strategy._partitions
+    if alone and strategy._planner is None and not strategy._arrays.variables_away:
+        return None
     return strategy if model.jit_compile and not model.run_eagerly else None
 
 
@@ -377,6 +387,7 @@ def state_sharding(model: keras.Model, strategy: Strategy, groups: Collection[st
         strategy: its strategy.
         groups: see `state_variables`.
     """
+    strategy._check_variables()
     everywhere = strategy._arrays.program_sharding
     each = [
         list(map(strategy._arrays.program_sharding_of, variables))
@@ -443,6 +454,8 @@ _cuts_slot: contextvars.ContextVar[Strategy | None] = contextvars.ContextVar(
     "drumline_cuts_slot", default=None
 )
 """The strategy that cuts the slot that is being made, in its scope or outside of it."""
+_beside: contextvars.ContextVar[Any] = contextvars.ContextVar("drumline_beside", default=None)
+"""The variable of a `ModelParallelStrategy` as which the slot that is being made lies."""
 _SEED = "seed_generator_state"
 _stays = contextvars.ContextVar("drumline_variable_stays", default=False)
 
@@ -558,9 +571,12 @@ def colocate_with_reference(add: Callable[..., Any]) -> Callable[..., Any]:
             owner = strategy_of_variable(reference_variable)
             cuts = owner is not None and owner._cuts_slots
             before = _cuts_slot.set(owner if cuts else None)
+            lies = owner is not None and owner._partitions
+            beside = _beside.set(reference_variable if lies else None)
             try:
                 slot = add(self, reference_variable, name, initializer)
             finally:
+                _beside.reset(beside)
                 _cuts_slot.reset(before)
             if cuts and vars(slot).get("_value") is None:  # made in a step, which refuses it
                 cut_from_now_on(slot)

@@ -111,6 +111,11 @@ def plan_strategies(
                 f"{cls.__name__} trains with parameter servers, each worker at its own pace: "
                 "there is no step of all chips to plan. Plan a synchronous strategy."
             )
+        if cls._partitions:
+            raise NotPlannedError(
+                f"What {cls.__name__} cuts over a mesh cannot be planned. Plan a MirroredStrategy: "
+                "of what the layouts cut, a device then has its part."
+            )
         members = {
             "_devices_of_target": staticmethod(found),
             "_planner": planner,

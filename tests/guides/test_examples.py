@@ -17,6 +17,7 @@ RUN = [
     "docs/estimators.md",
     "docs/index.md",
     "docs/inside/extending.md",
+    "docs/model_parallel.md",
     "docs/preprocessing.md",
     "docs/reference/changes.md",
     "docs/start/from_grain.md",

@@ -1,13 +1,16 @@
-"""From the spellings people use for a device to the JAX device meant."""
+"""From the spellings people use for a device, or a mesh of them, to the JAX devices meant."""
 
 from __future__ import annotations
 
 import functools
+import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh
 
 DeviceLike: TypeAlias = "str | jax.Device"
 
@@ -110,6 +113,50 @@ def resolve_devices(specs: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
         names = ", ".join(map(device_name, devices))
         raise ValueError(f"The devices of a strategy must be of one kind, got {names}.")
     return tuple(devices)
+
+
+def resolve_mesh(name: str, mesh: Any) -> Mesh:
+    """Return the mesh of this process's devices that `mesh` means.
+
+    Args:
+        name: of the strategy that it is for.
+        mesh: a JAX mesh, a ``keras.distribution.DeviceMesh``, or axes' names with their sizes, for
+            the first devices of JAX's default backend.
+
+    Raises:
+        TypeError: if it is something else.
+        ValueError: if there are not as many devices, one does not exist, or one is given twice.
+    """
+    if isinstance(mesh, Mapping):
+        devices = _devices_of_mesh(name, mesh)
+        names = tuple(mesh)
+    elif hasattr(mesh, "axis_names") and hasattr(mesh, "devices"):
+        given = np.asarray(mesh.devices)
+        found = resolve_devices(
+            each if isinstance(each, jax.Device) else str(each) for each in given.flat
+        )
+        devices, names = np.array(found, object).reshape(given.shape), tuple(mesh.axis_names)
+    else:
+        raise TypeError(
+            f"{name}(mesh=...) is a keras.distribution.DeviceMesh, a jax.sharding.Mesh, or the "
+            f'sizes of axes by their names, as {{"batch": 2, "model": 2}}, not {mesh!r}. It may '
+            "be left out if the layout map was made with a device mesh."
+        )
+    return Mesh(devices, names, axis_types=(AxisType.Auto,) * devices.ndim)
+
+
+def _devices_of_mesh(name: str, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
+    shown = ", ".join(f"{axis}={size!r}" for axis, size in sizes.items())
+    if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+        raise ValueError(f"{name}: each axis of the mesh needs a size of at least 1, got {shown}.")
+    shape = tuple(sizes.values())
+    count, devices = math.prod(shape), jax.local_devices()
+    if count > len(devices):
+        raise ValueError(
+            f"{name}: a mesh of {shown} has {count} devices, and this process has {len(devices)}. "
+            f"Make an axis smaller. {_inventory()}"
+        )
+    return np.array(devices[:count], object).reshape(shape)
 
 
 def _require_this_process(spec: str, match: re.Match[str]) -> None:

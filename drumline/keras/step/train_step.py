@@ -210,7 +210,7 @@ class GlobalBatchStep:
                 if strategy._cuts_slots:
                     results, state = self._on_whole_values(state, batch)
                 else:
-                    results, state = step(state, batch)
+                    results, state = step(self._as_computed_with(state), batch)
                 return WithParcels(results, outbox.parcels(placed)), state
 
         whole_step.__name__ = name
@@ -221,6 +221,16 @@ class GlobalBatchStep:
             in_shardings=(state, batch),
             out_shardings=(WithParcels(outputs, placed), state),  # type: ignore[arg-type]
         )
+
+    def _as_computed_with(self, state: Any) -> Any:
+        """The state, its trainable variables as the strategy wants them for computing."""
+        (trainables,) = state_variables(self._model, TRAIN_STATE[:1])
+        shardings = map(self._strategy._computed_with, trainables)
+        values = [
+            value if sharding is None else jax.lax.with_sharding_constraint(value, sharding)
+            for value, sharding in zip(state[0], shardings, strict=True)
+        ]
+        return (values, *state[1:])
 
     def _on_whole_values(self, state: Any, batch: Any) -> tuple[Any, Any]:
         """The step, of a state in which values are cut over the replicas."""
@@ -377,9 +387,13 @@ class TrainStep:
         self._uneven = UnevenReporter(strategy.num_replicas_in_sync)
         self._cuts_slots = self._updates_outside = strategy._cuts_slots
         self._whole = GlobalBatchStep(self._whole_step, model, TRAIN_STATE, strategy)
-        self._must_see_whole = overrides(
-            model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
-        ) or any(overwrites(variable) for variable in model.trainable_variables)
+        self._must_see_whole = (
+            strategy._partitions
+            or overrides(
+                model, "train_step", "compute_loss_and_updates", "_update_metrics_variables"
+            )
+            or any(overwrites(variable) for variable in model.trainable_variables)
+        )
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
         """Return the logs, `WithParcels`, and the new state, which lie alike on every replica."""
