@@ -270,6 +270,16 @@ class ReplicaArrays:
                 value = _cut(replicas)(value)
         return self._placed(value, sharding)
 
+    def held_value(self, value: jax.typing.ArrayLike, variable: Any) -> Any:
+        """Return what `variable` holds for `value`: the array, or a `CutValue` where it is cut."""
+        if self._strategy._cuts_slots and is_cut(variable):
+            return self.cut_value(value, variable)
+        return self.place_variable(value, variable)
+
+    def has_shape_alone(self, variable: Any) -> bool:
+        """Whether `variable` needs no value, as no step runs: where a script is planned."""
+        return False
+
     def cut_value(self, value: jax.typing.ArrayLike, variable: Any) -> CutValue:
         """Return what `variable`, which is cut, holds for `value`, or for rows of it."""
         whole = functools.partial(self._joined, tuple(variable.shape))

@@ -138,10 +138,8 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
             arrays = strategy._arrays
             if getattr(self, "has_copies", False):
                 value = arrays.place_copies(value)
-            elif strategy._cuts_slots and is_cut(self):
-                value = arrays.cut_value(value, self)
             else:
-                value = arrays.place_variable(value, self)
+                value = arrays.held_value(value, self)
         return assign(self, value)
 
     return assign_placed
@@ -175,7 +173,7 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
             variables = itertools.chain.from_iterable(state_variables(self, names))
             broadcast_initial_values(strategy, list(variables))
         on_replicas = runs_on_replicas(self)
-        reads_rows = on_replicas is not None and on_replicas._cuts_slots
+        reads_rows = on_replicas is not None and _holds_rows(on_replicas)
         as_it_lies = reading_rows() if reads_rows else contextlib.nullcontext()
         with signals_held_back if purge else contextlib.nullcontext():
             with as_it_lies:
@@ -277,7 +275,7 @@ def sync_step_variables(sync: Callable[..., Any]) -> Callable[..., Any]:
 def _without_rows(model: keras.Model, state: dict[str, Any]) -> dict[str, Any]:
     """The state without the groups in which variables are cut, whose values are put back here."""
     strategy = strategy_of(model)
-    if strategy is None or not strategy._cuts_slots:
+    if strategy is None or not _holds_rows(strategy):
         return state
     left = dict(state)
     for name in _GROUPS:
@@ -285,11 +283,16 @@ def _without_rows(model: keras.Model, state: dict[str, Any]) -> dict[str, Any]:
         if not values:
             continue
         (variables,) = state_variables(model, (name,))
-        if any(map(is_cut, variables)):
+        if strategy._planner is not None or any(map(is_cut, variables)):
             for variable, value in zip(variables, values, strict=True):
                 variable._direct_assign(value)
             left[name] = None
     return left
+
+
+def _holds_rows(strategy: Strategy) -> bool:
+    """Whether variables may hold rows of their values, or shapes alone, in place of values."""
+    return strategy._cuts_slots or strategy._planner is not None
 
 
 def runs_on_replicas(model: keras.Model) -> Strategy | None:
@@ -500,6 +503,9 @@ def initialize_by_few_programs(initialize: Callable[..., Any]) -> Callable[..., 
     def initialize_sooner(self: Any, initializer: Any) -> None:
         if not has_strategy() or is_staged(current_trace()):
             initialize(self, initializer)
+            return
+        if get_strategy()._arrays.has_shape_alone(self):
+            self._direct_assign(jax.ShapeDtypeStruct(tuple(self._shape), self._dtype))
             return
         fill = _FILLS.get(type(initializer))
         if fill is not None and str(self.dtype) in _FILLED:

@@ -153,7 +153,7 @@ def _of_arguments(
     buffers = []
     for each in arguments:
         size = float(math.prod(each.shape) * each.dtype.itemsize)
-        if each.kind == "batch":
+        if each.cut:
             size /= replicas
         kinds[each.kind] += size
         shape = f"{each.dtype}[{','.join(map(str, each.shape))}]"

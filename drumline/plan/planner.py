@@ -27,6 +27,7 @@ from drumline.keras.state import TRAIN_STATE, state_variables
 from drumline.keras.step.train_step import GlobalBatchStep, TrainStep
 from drumline.plan.jax_internals import seeing
 from drumline.plan.planned_strategy import PlannedStrategy
+from drumline.training.cut_values import is_cut, reading_rows
 from drumline.training.outbox import WithParcels, collecting
 from drumline.training.state_scope import current_values
 
@@ -48,12 +49,14 @@ class Argument:
         kind: what it is for.
         shape: of all replicas together.
         dtype: its type.
+        cut: whether each replica has a part of it, as of a batch.
     """
 
     name: str
     kind: Kind
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    cut: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +147,7 @@ class Planner:
 
         def arguments(rows: int) -> list[Argument]:
             found = [
-                Argument(variable.path, _KINDS[group], value.shape, value.dtype)
+                Argument(variable.path, _KINDS[group], value.shape, value.dtype, is_cut(variable))
                 for group, values, each in zip(TRAIN_STATE, shapes, variables, strict=True)
                 for value, variable in zip(values, each, strict=True)
             ]
@@ -160,7 +163,8 @@ class Planner:
 
         def whole(state: Any, batch: Any) -> Any:
             with whole_batch(strategy), collecting():
-                return step._step(state, batch)[0]
+                run = step._on_whole_values if strategy._cuts_slots else step._step
+                return run(state, batch)[0]
 
         outputs = jax.eval_shape(whole, state, batch)
         with collecting() as empty:
@@ -233,17 +237,19 @@ def _found_in(step: CompiledStep, strategy: PlannedStrategy, arrays: Sequence[An
 
     def shapes_of(rows: int) -> list[jax.ShapeDtypeStruct]:
         found = []
-        for array, is_cut, is_batch in zip(arrays, cut, of_batch, strict=True):
+        for array, is_divided, is_batch in zip(arrays, cut, of_batch, strict=True):
             shape = list(np.shape(array))
             if is_batch and shape[row] == each_has:
                 shape[row] = rows // replicas
-            spec = PartitionSpec(REPLICA_AXIS) if is_cut else PartitionSpec()
+            spec = PartitionSpec(REPLICA_AXIS) if is_divided else PartitionSpec()
             found.append(_shape(array, tuple(shape), NamedSharding(mesh, spec)))
         return found
 
     def variables(group: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
         found = []
-        for variable, value in zip(group, current_values(group), strict=True):
+        with reading_rows():
+            values = current_values(group)
+        for variable, value in zip(group, values, strict=True):
             spec = PartitionSpec(REPLICA_AXIS) if has_copies(variable) else PartitionSpec()
             found.append(_shape(value, tuple(value.shape), NamedSharding(mesh, spec)))
         return found
@@ -291,7 +297,7 @@ def _kind(variable: Any, parameters: Sequence[str]) -> Kind:
 
 def _of_batch(batch: Any) -> list[Argument]:
     return [
-        Argument(f"batch{jax.tree_util.keystr(path)}", "batch", leaf.shape, leaf.dtype)
+        Argument(f"batch{jax.tree_util.keystr(path)}", "batch", leaf.shape, leaf.dtype, True)
         for path, leaf in jax.tree_util.tree_leaves_with_path(batch)
     ]
 

@@ -8,6 +8,7 @@ lie on this process's CPU, and a `StepPlanner` is asked in the place of running 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,10 +24,38 @@ from drumline.distribute.strategies import DefaultStrategy, OneDeviceStrategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import PerReplica
 from drumline.plan.planned_strategy import PlannedArrays, PlannedStrategy
+from drumline.training.cut_values import CutValue, is_cut, rows_shape
+from drumline.training.jax_internals import current_trace, is_staged
+
+LARGEST_VALUE = 1 << 20
+"""Bytes: variables that take more have a shape alone."""
 
 
 class _StandInArrays(PlannedArrays):
-    """Everything lies on this process's CPU, from which nothing goes to devices not there."""
+    """Everything lies on this process's CPU, from which nothing goes to devices not there.
+
+    Variables that are large, or cut over replicas, have shapes and no values, so that a model that
+    this machine has no memory for can be planned. Whoever reads one gets zeros.
+    """
+
+    def has_shape_alone(self, variable: Any) -> bool:
+        size = math.prod(variable.shape) * jax.numpy.dtype(variable._dtype).itemsize
+        return size > LARGEST_VALUE and not getattr(variable, "has_copies", False)
+
+    def held_value(self, value: Any, variable: Any) -> Any:
+        if not is_cut(variable) and not self.has_shape_alone(variable):
+            return self.place_variable(value, variable)
+        zeros = functools.partial(_zeros, tuple(variable.shape), variable._dtype)
+        return CutValue(self.place_variable(value, variable), zeros)
+
+    def place_variable(self, value: Any, variable: Any) -> Any:
+        dtype = jax.numpy.dtype(variable._dtype)
+        if is_cut(variable):
+            replicas = self._strategy.num_replicas_in_sync
+            return jax.ShapeDtypeStruct(rows_shape(variable, replicas), dtype)
+        if self.has_shape_alone(variable):
+            return jax.ShapeDtypeStruct(tuple(variable.shape), dtype)
+        return super().place_variable(value, variable)
 
     def moves(self, variables: Iterable[Any]) -> bool:
         return False
@@ -46,6 +75,13 @@ class _StandInArrays(PlannedArrays):
         return fn(*options, operand)
 
 
+def _zeros(shape: tuple[int, ...], dtype: Any, _: Any) -> Any:
+    """Zeros that take no memory, in a trace as outside of one."""
+    if is_staged(current_trace()):
+        return jax.numpy.zeros(shape, dtype)
+    return np.broadcast_to(np.zeros((), jax.numpy.dtype(dtype)), shape)
+
+
 class _StandIn(PlannedStrategy):
     """What a class of strategies becomes; its own ``__init__`` is given what the script gives."""
 
@@ -56,12 +92,6 @@ class _StandIn(PlannedStrategy):
         type(self)._devices_of_target()  # before JAX starts, if it has not
         self._here = jax.local_devices(backend="cpu")[0]
         super(PlannedStrategy, self).__init__(*args, **kwargs)
-        shard = getattr(self, "shard", None)
-        if shard is not None:
-            raise NotPlannedError(
-                f"What shard={shard!r} cuts over the replicas cannot be planned. Plan without "
-                "`shard`: of what it cuts, each of n replicas then has an n-th."
-            )
         self._arrays = _StandInArrays(self)
         self._in_flight = InFlight((self._here,))
 

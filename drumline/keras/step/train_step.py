@@ -297,7 +297,7 @@ def readable_optimizer(model: keras.Model, values: Sequence[Any]) -> Iterator[No
     """
     variables = model.optimizer.variables if values else ()
     strategy = strategy_of(model)
-    cuts = strategy is not None and strategy._cuts_slots
+    cuts = strategy is not None and (strategy._cuts_slots or strategy._planner is not None)
     before = [held(variable) if cuts else variable._value for variable in variables]
     try:
         for variable, value in zip(variables, values, strict=True):
