@@ -11,6 +11,7 @@ import typer
 _USAGE_ERROR = 2
 _INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _OUTPUT = "Output"
+_CHANGES = "Planned otherwise than the script says"
 
 
 def plan(
@@ -38,6 +39,45 @@ def plan(
             help="Search for the largest batch that fits: compiles up to 8 times.",
         ),
     ] = False,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest",
+            help="Plan what might be changed, too: compiles once for each. Without it formulas "
+            "say what they can.",
+        ),
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="optimizer|parameters",
+            help="Plan as if the script's strategies were made with `shard=`.",
+            rich_help_panel=_CHANGES,
+        ),
+    ] = None,
+    dtype_policy: Annotated[
+        str | None,
+        typer.Option(
+            "--dtype-policy",
+            metavar="POLICY",
+            help="As if the script began with keras.config.set_dtype_policy: mixed_bfloat16.",
+            rich_help_panel=_CHANGES,
+        ),
+    ] = None,
+    rematerialize: Annotated[
+        bool,
+        typer.Option(
+            "--rematerialize",
+            help="As if each layer of the models were computed again for its gradient.",
+            rich_help_panel=_CHANGES,
+        ),
+    ] = False,
+    measure_input: Annotated[
+        bool,
+        typer.Option(
+            "--input/--no-input", help="Measure how many rows a second the input makes here."
+        ),
+    ] = True,
     epoch_rows: Annotated[
         int | None, typer.Option(min=1, help="Rows of an epoch, to plan its time and cost.")
     ] = None,
@@ -84,6 +124,8 @@ def plan(
     from drumline.plan.targets import CompilerMissingError, prepare_environment, require_compiler
 
     rates = _rates(measured or [])
+    if shard not in (None, "optimizer", "parameters"):
+        _end(f"--shard {shard}: write optimizer or parameters.", _USAGE_ERROR)
     try:
         group = group_of(on)
         require_compiler(group)
@@ -101,6 +143,7 @@ def plan(
     try:
         from drumline.distribute.step.compiled_step import NotPlannedError
         from drumline.plan import report
+        from drumline.plan.changes.variant import Variant
         from drumline.plan.plan import ScriptError, plan_script
 
         console = Console()
@@ -114,6 +157,9 @@ def plan(
                 rows_of_epoch=epoch_rows,
                 measured=rates,
                 search=largest_batch,
+                variant=Variant(shard, dtype_policy, rematerialize),
+                suggest=suggest,
+                measure_input=measure_input,
                 say=lambda text: console.print(text, style="dim", markup=False, highlight=False),
             )
         except CompilerMissingError as error:

@@ -10,11 +10,12 @@ from typing import Any
 from unittest import mock
 
 import jax
+import keras
 from jax.experimental.compilation_cache import compilation_cache
 
 from drumline._changes import note
 from drumline._jax_start import require, unsupported
-from drumline.training.keras_internals import load
+from drumline.training.keras_internals import load, seed_generators, sublayers
 
 try:
     from jax._src import xla_bridge
@@ -73,6 +74,7 @@ def without_cache() -> Iterator[None]:
 
 _MODULES = [f"keras.src.backend.jax.{name}" for name in ("nn", "numpy")]
 load({name: ["jax"] for name in _MODULES})
+RematMode = load({"keras.src.backend.common.remat": ["RematMode"]})["RematMode"]
 _CHOOSING = [importlib.import_module(name) for name in _MODULES]
 """Which kernel attention takes, and how integers are multiplied."""
 
@@ -102,3 +104,31 @@ def seeing(devices: Sequence[jax.Device]) -> Iterator[None]:
         for module in _CHOOSING:
             stack.enter_context(mock.patch.object(module, "jax", stand_in))
         yield
+
+
+def rematerialize(model: keras.Model) -> int:
+    """Let the layers of `model` be computed again for their gradients, and return how many.
+
+    As if they had been made in ``keras.RematScope("list_of_layers", layer_names=...)``, with the
+    layers of models within it, and not those within layers. Those that write variables are left
+    out: Keras cannot compute them again (a write would be lost in the trace).
+    """
+    found = list(_outermost(model))
+    mode = RematMode("list_of_layers", 0, [layer.name for layer in found])
+    for layer in found:
+        layer._remat_mode = mode
+    return len(found)
+
+
+def _outermost(model: keras.Model) -> Iterator[keras.Layer]:
+    for layer in sublayers(model):
+        if isinstance(layer, keras.Model):
+            yield from _outermost(layer)
+        elif not _writes(layer):
+            yield layer
+
+
+def _writes(layer: keras.Layer) -> bool:
+    return bool(layer.non_trainable_variables or seed_generators(layer)) or any(
+        map(_writes, sublayers(layer))
+    )

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from drumline.data import Dataset
 from drumline.distribute.step.compiled_step import NotPlannedError
+from drumline.plan.changes.suggestions import Suggestion, by_formula, planned
+from drumline.plan.changes.variant import AS_WRITTEN, Variant
 from drumline.plan.estimate import StepEstimate, estimate_text
 from drumline.plan.hardware import ChipGroup, Known
 from drumline.plan.jax_internals import seeing
@@ -55,6 +58,9 @@ class Plan:
         measured: rates of a chip that were measured, by the number of chips.
         notes: what the reader must know.
         seconds: of this process for lowering and compiling.
+        suggestions: what to change, with what that would do.
+        were_planned: whether the suggestions were, each by itself.
+        trains: whether the step writes a trainable variable.
     """
 
     what: str
@@ -73,6 +79,9 @@ class Plan:
     measured: Mapping[int, float]
     notes: tuple[str, ...]
     seconds: Known
+    suggestions: tuple[Suggestion, ...] = ()
+    were_planned: bool = False
+    trains: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +109,9 @@ def plan_script(
     rows_of_epoch: int | None = None,
     measured: Mapping[int, float] | None = None,
     search: bool = False,
+    variant: Variant = AS_WRITTEN,
+    suggest: bool = False,
+    measure_input: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> Plan:
     """Run a script up to its first training step, and plan that.
@@ -115,6 +127,10 @@ def plan_script(
         rows_of_epoch: of which an epoch consists.
         measured: rates of a chip that were measured, by the number of chips.
         search: whether to search for the largest batch, by compiling for several.
+        variant: what is planned otherwise than the script says.
+        suggest: whether to plan what might be changed, too, each by a compilation in a process of
+            its own. What formulas say of it costs nothing, and is there in any case.
+        measure_input: whether to measure how many rows a second the input makes here.
         say: is called with what happens.
 
     Raises:
@@ -122,7 +138,7 @@ def plan_script(
         NotPlannedError: if what the script does cannot be planned.
         ScriptError: if the script raises, or ends without a step.
     """
-    found, planner = find_step(script, arguments, group, rows)
+    found, planner = find_step(script, arguments, group, rows, variant)
     started = time.perf_counter()
     say(f"Compiling {found.what} for {group.name}, {found.rows:,} rows a step")
     compiled = compile_step(found, found.rows, group)
@@ -148,6 +164,14 @@ def plan_script(
         largest = guessed_largest(found, compiled, group)
     batch = [each for each in found.arguments(found.rows) if each.kind == "batch"]
     size = sum(_size(each) for each in batch)
+    suggestions: tuple[Suggestion, ...] = ()
+    seconds = Known(time.perf_counter() - started, "s", "measured", "this process")
+    if found.trains and variant == AS_WRITTEN:
+        suggestions = by_formula(found, compiled.memory, largest, planner.policy)
+        if suggest:
+            suggestions = planned(
+                found, suggestions, planner.policy, script, arguments, group, rows, say
+            )
     return Plan(
         found.what,
         group,
@@ -158,13 +182,16 @@ def plan_script(
         collectives,
         Known(compiled.operations, "FLOP", "compiled", "the compiler's count, of a device"),
         Known(size, "B", "model", "shapes of the batch"),
-        _measured_input(planner.dataset, notes),
+        _measured_input(planner.dataset, notes) if measure_input else None,
         largest,
         price,
         rows_of_epoch,
         dict(measured or {}),
         tuple(notes),
-        Known(time.perf_counter() - started, "s", "measured", "this process"),
+        seconds,
+        suggestions,
+        suggest,
+        found.trains,
     )
 
 
@@ -190,7 +217,11 @@ def _measured_input(dataset: Any, notes: list[str]) -> Known | None:
 
 
 def find_step(
-    script: Path, arguments: Sequence[str], group: ChipGroup, rows: int | None = None
+    script: Path,
+    arguments: Sequence[str],
+    group: ChipGroup,
+    rows: int | None = None,
+    variant: Variant = AS_WRITTEN,
 ) -> tuple[FoundStep, Planner]:
     """Run a script up to its first step that trains, or to its end.
 
@@ -198,8 +229,9 @@ def find_step(
         NotPlannedError: if what the script does cannot be planned.
         ScriptError: if the script raises, or ends without a step.
     """
-    planner = Planner(rows)
-    plan_strategies(lambda: devices_of(group), planner)
+    planner = Planner(rows, variant)
+    plan_strategies(lambda: devices_of(group), planner, variant)
+    variant.start()
     before, path = sys.argv, list(sys.path)
     sys.argv, sys.path[0:1] = [str(script), *arguments], [str(script.resolve().parent)]
     ended: int | str | None = None
@@ -219,6 +251,7 @@ def find_step(
         planner.raised = f"{type(error).__name__}: {error}".splitlines()[0]
     finally:
         plan_strategies(None)
+        planner.policy = keras.config.dtype_policy().name
         sys.argv, sys.path[:] = before, path
     found = planner.found or next(iter(planner.others.values()), None)
     if found is not None:

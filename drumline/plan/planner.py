@@ -8,11 +8,13 @@ code. Steps before it, as an evaluation of the untrained model, give zeros.
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import keras
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -23,8 +25,9 @@ from drumline.distribute.step.compiled_step import CompiledStep, NotPlannedError
 from drumline.distribute.step.replica_programs import UnevenProgram
 from drumline.distribute.step.replica_scope import has_copies
 from drumline.distribute.values import REPLICA_AXIS, PerReplica
-from drumline.keras.state import TRAIN_STATE, state_variables
+from drumline.keras.state import TRAIN_STATE, state_variables, strategy_of
 from drumline.keras.step.train_step import GlobalBatchStep, TrainStep
+from drumline.plan.changes.variant import AS_WRITTEN, Variant, can_be_cut
 from drumline.plan.jax_internals import seeing
 from drumline.plan.planned_strategy import PlannedStrategy
 from drumline.training.cut_values import is_cut, reading_rows
@@ -68,6 +71,8 @@ class FoundStep:
         strategy: whose replicas run it.
         rows: of the global batch; 0 if it takes none.
         trains: whether it writes a trainable variable.
+        is_fit: whether it is Keras's.
+        can_be_cut: whether its strategy could take `shard=`, and does not.
         lower: gives the program for a global batch of so many rows.
         arguments: gives what the program takes for so many rows, in the program's order.
     """
@@ -76,6 +81,8 @@ class FoundStep:
     strategy: PlannedStrategy
     rows: int
     trains: bool
+    is_fit: bool
+    can_be_cut: bool
     lower: Callable[[int], jax.stages.Lowered]
     arguments: Callable[[int], list[Argument]]
 
@@ -89,19 +96,23 @@ class Planner:
 
     Args:
         rows: of the global batch, in the place of the script's; None for the script's own.
+        variant: what is planned otherwise than the script says.
 
     Attributes:
         found: the step, once there is one.
         others: steps that came before it, and did not train.
         raised: what the script raised after `others`; "" if nothing.
+        policy: Keras's dtype policy as the script left it.
         dataset: that the last step's batches came from; None where it is not known.
     """
 
-    def __init__(self, rows: int | None = None) -> None:
+    def __init__(self, rows: int | None = None, variant: Variant = AS_WRITTEN) -> None:
         self._rows = rows
+        self._variant = variant
         self.found: FoundStep | None = None
         self.others: dict[int, FoundStep] = {}
         self.raised = ""
+        self.policy = ""
         self.dataset: Any = None
         self._outputs: dict[int, Any] = {}
 
@@ -136,6 +147,7 @@ class Planner:
                 f"{list(map(np.shape, leaves))}, which cannot be divided over replicas."
             )
         rows = self._checked(strategy, np.shape(leaves[0])[0])
+        self._variant.found([model])
         shapes = jax.tree.map(_shape, state)
         variables = state_variables(model, TRAIN_STATE)
 
@@ -154,7 +166,9 @@ class Planner:
             return found + _of_batch(batch_of(rows))
 
         name = f"fit of model {model.name!r}"
-        self.found = FoundStep(name, strategy, rows, True, lower, arguments)
+        self.found = FoundStep(
+            name, strategy, rows, True, True, can_be_cut(strategy), lower, arguments
+        )
         raise StepFound(name)
 
     def other_step(self, step: GlobalBatchStep, state: Any, batch: Any) -> Any:
@@ -185,6 +199,7 @@ class Planner:
             )
         found = _found_in(step, planned, arrays)
         if found.trains:
+            self._variant.found(self._models())
             self.found = found
             raise StepFound(found.what)
         self.others[id(step)] = found
@@ -192,6 +207,12 @@ class Planner:
             outputs = jax.tree.map(_zeros, found.lower(found.rows).out_info[0])
         self._outputs[id(step)] = outputs
         return outputs
+
+    def _models(self) -> list[keras.Model]:
+        """The models in the scopes of this planner's strategies: a loop does not say which."""
+        found = [each for each in gc.get_objects() if issubclass(type(each), keras.Model)]
+        owners = [(model, strategy_of(model)) for model in found]
+        return [model for model, owner in owners if owner is not None and owner._planner is self]
 
     def _checked(self, strategy: Strategy, rows: int) -> int:
         """The rows of the global batch to plan for."""
@@ -276,6 +297,8 @@ def _found_in(step: CompiledStep, strategy: PlannedStrategy, arrays: Sequence[An
         strategy,
         each_has * replicas,
         any(variable.trainable for variable in step.written),
+        False,
+        can_be_cut(strategy),
         lower,
         arguments,
     )

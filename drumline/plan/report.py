@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from drumline._extras import import_extra
+from drumline.plan.changes.suggestions import MEMORY, RATE, STEP, Suggestion
 from drumline.plan.estimate import (
     SIZES,
     StepEstimate,
@@ -58,16 +60,47 @@ def sections(plan: Plan) -> tuple[Section, ...]:
         found.append(
             Section(
                 "Collectives",
-                tuple(
+                _alike(
                     (
                         f"{_described(each)}, over {each.group} devices",
-                        Known(each.bytes, "B", "compiled", "as reduced, each time"),
+                        Known(each.bytes, "B", "compiled", "as reduced, all times"),
                     )
                     for each in plan.collectives
                 ),
             )
         )
+    if plan.suggestions:
+        found.append(_changes(plan))
     return tuple(found)
+
+
+def _changes(plan: Plan) -> Section:
+    rows: list[tuple[str, Known]] = []
+    notes = []
+    now = {MEMORY: plan.memory.total.value}
+    if plan.step is not None and plan.step.step.value:
+        now[STEP] = plan.step.step.value
+        now[RATE] = plan.rows / plan.step.step.value
+    for each in plan.suggestions:
+        options = " ".join(each.options)
+        if each.refused:
+            notes.append(f"{each.name}: not possible so. {each.refused}")
+            continue
+        for effect, known in each.effects.items():
+            verdict = _verdict(each.fits) if effect == MEMORY else ""
+            ratio = f"{known.value / now[effect]:.2f} of the plan's" if now.get(effect) else ""
+            said = (verdict, ratio, known.source, f"plan with {options}")
+            source = "; ".join(filter(None, said))
+            rows.append((f"{each.name}: {effect}", known._replace(source=source)))
+        if not each.effects:
+            notes.append(f"{each.name}: plan it with {options}")
+    if not plan.were_planned:
+        notes.append("--suggest plans each of these by itself, and rematerialization")
+    return Section("What to change", tuple(rows), tuple(notes))
+
+
+def _verdict(fits: bool | None) -> str:
+    return "" if fits is None else "fits" if fits else "does not fit"
 
 
 def _head(plan: Plan) -> Section:
@@ -81,8 +114,8 @@ def _head(plan: Plan) -> Section:
     if plan.step is not None:
         step = plan.step.step
         per_second = plan.rows / step.value if step.value else 0.0
-        rows.append(("step, at best", step))
-        rows.append(("rows a second, at best", Known(per_second, "rows/s", "model", "")))
+        rows.append((STEP, step))
+        rows.append((RATE, Known(per_second, "rows/s", "model", "")))
         if plan.operations.value:
             rows.append(
                 ("share of the chips' peak", plan.step.share_of_peak(plan.operations.value))
@@ -168,13 +201,27 @@ def step_sections(step: StepEstimate) -> tuple[Section, ...]:
         Section("Slowest layers", tuple((each.name, each.seconds) for each in slowest)),
         Section(
             "Collectives",
-            tuple((_described(each.collective), each.seconds) for each in step.collectives),
+            _alike((_described(each.collective), each.seconds) for each in step.collectives),
         ),
         Section(
             "Scaling efficiency, upper bounds",
             tuple((f"{chips} chips", known) for chips, known in efficiencies(step)),
         ),
         Section(f"{chip.platform} {chip.name}", hardware),
+    )
+
+
+def _alike(rows: Iterable[tuple[str, Known]]) -> tuple[tuple[str, Known], ...]:
+    """The rows, those alike as one with their sum."""
+    found: dict[tuple[str, str], list[Known]] = defaultdict(list)
+    for name, known in rows:
+        found[name, known.source].append(known)
+    return tuple(
+        (
+            name if len(each) == 1 else f"{name}, {len(each)} alike",
+            each[0]._replace(value=sum(known.value for known in each)),
+        )
+        for (name, _), each in found.items()
     )
 
 
@@ -223,7 +270,18 @@ def as_json(plan: Plan) -> str:
         "rows": plan.rows,
         "replicas": plan.replicas,
         "fits": plan.memory.fits,
+        "trains": plan.trains,
     }
+    page["suggestions"] = [
+        {
+            "name": each.name,
+            "options": list(each.options),
+            "fits": each.fits,
+            "refused": each.refused,
+            "effects": {name: known._asdict() for name, known in each.effects.items()},
+        }
+        for each in plan.suggestions
+    ]
     page["sections"] = [
         {
             "title": section.title,
@@ -254,7 +312,7 @@ def print_report(page: Sequence[Section], console: Console) -> None:
 
 
 def write_picture(plan: Plan, path: Path) -> None:
-    """Write a PNG: memory, the slowest layers, scaling.
+    """Write a PNG: memory, the slowest layers, scaling, what to change.
 
     Raises:
         MissingExtraError: without matplotlib.
@@ -262,18 +320,22 @@ def write_picture(plan: Plan, path: Path) -> None:
     figure_module = import_extra("matplotlib.figure", "profile", "The picture of a plan")
     backend = import_extra("matplotlib.backends.backend_agg", "profile", "The picture of a plan")
     timed = plan.step is not None
+    changes = [each for each in plan.suggestions if MEMORY in each.effects]
     figure = figure_module.Figure(
-        figsize=(11 if timed else 6, 7), layout="constrained", facecolor="white"
+        figsize=(11 if timed else 6, 9 if changes else 7), layout="constrained", facecolor="white"
     )
     backend.FigureCanvasAgg(figure)
     figure.suptitle(f"{plan.what} on {plan.group.name}, {plan.rows:,} rows a step")
-    if plan.step is None:
-        _draw_memory(figure.subplots(), plan)
-    else:
-        panels = figure.subplot_mosaic([["memory", "layers"], ["memory", "scaling"]])
-        _draw_memory(panels["memory"], plan)
+    rows = [["memory", "layers"], ["memory", "scaling"]] if timed else [["memory"], ["memory"]]
+    if changes:
+        rows.append(["changes"] * len(rows[0]))
+    panels = figure.subplot_mosaic(rows)
+    _draw_memory(panels["memory"], plan)
+    if plan.step is not None:
         _draw_layers(panels["layers"], plan.step)
         _draw_scaling(panels["scaling"], plan.step)
+    if changes:
+        _draw_changes(panels["changes"], plan, changes)
     figure.savefig(path, dpi=150)
 
 
@@ -308,6 +370,25 @@ def _draw_scaling(axes: Any, step: StepEstimate) -> None:
     axes.set(
         title="Scaling efficiency, upper bound", xlabel="chips", ylabel="%", xscale="log", ylim=0
     )
+
+
+def _draw_changes(axes: Any, plan: Plan, changes: Sequence[Suggestion]) -> None:
+    memory = plan.memory
+    bars = [("as it is", memory.total, _verdict(memory.fits))]
+    for each in changes:
+        told = _verdict(each.fits)
+        if RATE in each.effects:
+            told = ", ".join(filter(None, (told, shown(each.effects[RATE]))))
+        bars.append((each.name, each.effects[MEMORY], told))
+    bars.reverse()
+    axes.barh(range(len(bars)), [known.value / 1e9 for _, known, _ in bars])
+    axes.set_yticks(range(len(bars)), [name for name, _, _ in bars], fontsize=8)
+    for at, (_, known, told) in enumerate(bars):
+        text = ", ".join(filter(None, (shown(known), told, known.how)))
+        axes.text(0, at, f" {text}", va="center", fontsize=8)
+    if 0 < memory.available.value < 20 * memory.total.value:
+        axes.axvline(memory.available.value / 1e9, color="black", linestyle="--")
+    axes.set(title="What to change: memory of a chip", xlabel="GB")
 
 
 def shown(known: Known) -> str:

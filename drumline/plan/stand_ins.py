@@ -23,6 +23,7 @@ from drumline.distribute.step.run import RunOptions
 from drumline.distribute.strategies import DefaultStrategy, OneDeviceStrategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import PerReplica
+from drumline.plan.changes.variant import AS_WRITTEN, Variant
 from drumline.plan.planned_strategy import PlannedArrays, PlannedStrategy
 from drumline.training.cut_values import CutValue, is_cut, rows_shape
 from drumline.training.jax_internals import current_trace, is_staged
@@ -87,11 +88,13 @@ class _StandIn(PlannedStrategy):
 
     _devices_of_target: Callable[[], tuple[jax.Device, ...]]
     _one = False
+    _variant = AS_WRITTEN
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         type(self)._devices_of_target()  # before JAX starts, if it has not
         self._here = jax.local_devices(backend="cpu")[0]
         super(PlannedStrategy, self).__init__(*args, **kwargs)
+        self._variant.cut(self)
         self._arrays = _StandInArrays(self)
         self._in_flight = InFlight((self._here,))
 
@@ -117,13 +120,16 @@ class _StandIn(PlannedStrategy):
 
 
 def plan_strategies(
-    devices: Callable[[], tuple[jax.Device, ...]] | None, planner: StepPlanner | None = None
+    devices: Callable[[], tuple[jax.Device, ...]] | None,
+    planner: StepPlanner | None = None,
+    variant: Variant = AS_WRITTEN,
 ) -> None:
     """Let each strategy that is made from now on stand for one on devices that are not there.
 
     Args:
         devices: gives the devices, when the first strategy is made; None ends it.
         planner: is asked in the place of running steps.
+        variant: what strategies do otherwise than the script says.
     """
     plan_for(devices)
     if devices is None:
@@ -150,6 +156,7 @@ def plan_strategies(
             "_devices_of_target": staticmethod(found),
             "_planner": planner,
             "_one": issubclass(cls, OneDeviceStrategy),
+            "_variant": variant,
         }
         return type(f"Planned{cls.__name__}", (_StandIn, cls), members)
 

@@ -1,0 +1,1 @@
+"""What might be changed in a script, and planning it so."""
