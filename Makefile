@@ -52,7 +52,7 @@ test-reference: $(REFERENCE)/.installed
 # would look for a TPU in all other tests.
 WITH_LIBTPU := JAX_PLATFORMS=cpu PYTHONPATH=$(CURDIR)/$(LIBTPU) $(VENV)/bin/python
 test-tpu: $(LIBTPU)/.installed
-	$(WITH_LIBTPU) -m pytest -q tests/compiled_for_tpus tests/plan/test_plan_for_tpus.py
+	$(WITH_LIBTPU) -m pytest -q -s tests/compiled_for_tpus tests/plan/test_plan_for_tpus.py
 
 # The steps that tests/compiled_for_tpus itself has, in a minute or two.
 test-tpu-essential: install
