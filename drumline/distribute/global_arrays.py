@@ -37,8 +37,18 @@ from drumline.distribute.collectives.collective_channels import (
     allocate_channels,
 )
 from drumline.distribute.collectives.devices import is_local
+from drumline.distribute.process_group import watchdog
+from drumline.distribute.process_group.host_collectives import joint_actions
 from drumline.distribute.values import REPLICA_AXIS, PerReplica
-from drumline.training.cut_values import CutValue, cut, is_cut, rows_shape, uncut
+from drumline.training.cut_values import (
+    CutValue,
+    cut,
+    is_cut,
+    row_length,
+    row_of,
+    rows_shape,
+    uncut,
+)
 from drumline.training.jax_internals import current_trace, is_staged
 
 if TYPE_CHECKING:
@@ -163,7 +173,8 @@ class ReplicaArrays:
         """Where a program that runs on all replicas finds `variable`, and leaves it."""
         devices = self._strategy.replica_devices
         if self._strategy.spans_processes:
-            return copies_on(devices)
+            cut = self._strategy._cuts_slots and is_cut(variable)
+            return self._strategy.batch_sharding if cut else copies_on(devices)
         return self._on_devices(self._strategy.sharding_of(variable), devices)
 
     def _on_devices(self, sharding: Sharding, devices: tuple[jax.Device, ...]) -> Sharding:
@@ -266,29 +277,83 @@ class ReplicaArrays:
         sharding = self._strategy.sharding_of(variable)
         if self._strategy._cuts_slots and is_cut(variable):
             replicas = self._strategy.num_replicas_in_sync
+            if self._strategy.spans_processes:
+                return self._own_rows(value, replicas)
             if np.shape(value) != rows_shape(variable, replicas):
                 value = _cut(replicas)(value)
         return self._placed(value, sharding)
 
-    def held_value(self, value: jax.typing.ArrayLike, variable: Any) -> Any:
-        """Return what `variable` holds for `value`: the array, or a `CutValue` where it is cut."""
+    def held_value(
+        self, value: jax.typing.ArrayLike, variable: Any, *, is_new: bool = False
+    ) -> Any:
+        """Return what `variable` holds for `value`: the array, or a `CutValue` where it is cut.
+
+        With several processes a new one that is cut holds the first process's value.
+        """
         if self._strategy._cuts_slots and is_cut(variable):
-            return self.cut_value(value, variable)
+            place = self.first_cut_value if is_new else self.cut_value
+            return place(value, variable)
         return self.place_variable(value, variable)
 
     def has_shape_alone(self, variable: Any) -> bool:
         """Whether `variable` needs no value, as no step runs: where a script is planned."""
         return False
 
+    def _own_rows(self, value: jax.typing.ArrayLike, replicas: int) -> jax.Array:
+        """The rows of a value that all processes have, of which this one keeps its own."""
+        if isinstance(value, jax.Array) and not value.is_fully_addressable:
+            return value
+        require_fits(value, "An array that goes to the devices", KEEP_64_BITS)
+        rows = [row_of(value, replicas, index) for index in self._strategy.local_replica_ids]
+        return joined_rows(rows, self._strategy.mesh)
+
+    def first_cut_value(self, value: jax.typing.ArrayLike, variable: Any) -> CutValue:
+        """As `cut_value`, of a new variable: with several processes of the first one's value."""
+        if not self._strategy.spans_processes:
+            return self.cut_value(value, variable)
+        own = np.asarray(value)
+        named = f"make the variable {variable.path!r} of {own.dtype}{list(own.shape)}"
+        of_first = 0 in self._strategy.local_replica_ids
+        first, *_ = joint_actions.wait(named, _fill_of(own) if of_first else "")
+        if first:
+            filled = np.frombuffer(bytes.fromhex(first), own.dtype)
+            return self.cut_value(np.broadcast_to(filled[0], own.shape), variable)
+        self._strategy._in_flight.wait()
+        with watchdog(timeout_seconds=self._strategy._in_flight.timeout_seconds):
+            rows = _rows_of_first(self._strategy.mesh)(self._rows_if_first(own))
+            rows.block_until_ready()
+        return self.cut_value(rows, variable)
+
+    def _rows_if_first(self, value: np.ndarray) -> jax.Array:
+        """``(replicas, replicas, length)``: the rows of the value on replica 0, else zeros."""
+        replicas = self._strategy.num_replicas_in_sync
+        shape = replicas, row_length(value.size, replicas)
+        of_first = 0 in self._strategy.local_replica_ids
+        rows = np.stack([row_of(value, replicas, index) for index in range(replicas)])
+        own = [
+            rows if of_first and index == 0 else np.zeros(shape, value.dtype)
+            for index in self._strategy.local_replica_ids
+        ]
+        return joined_rows(own, self._strategy.mesh)
+
     def cut_value(self, value: jax.typing.ArrayLike, variable: Any) -> CutValue:
         """Return what `variable`, which is cut, holds for `value`, or for rows of it."""
-        whole = functools.partial(self._joined, tuple(variable.shape))
+        whole = functools.partial(self._read, variable.path, tuple(variable.shape))
         return CutValue(self.place_variable(value, variable), whole)
 
+    def _read(self, path: str, shape: tuple[int, ...], rows: jax.Array) -> jax.Array:
+        if self._strategy.spans_processes:
+            joint_actions.wait(reading(path))
+        return self._joined(shape, rows)
+
     def _joined(self, shape: tuple[int, ...], rows: jax.Array) -> jax.Array:
+        strategy = self._strategy
         with jax.ensure_compile_time_eval():
-            joined: jax.Array = self.compute(_uncut, (shape,), rows)
-            return joined
+            strategy._in_flight.wait()
+            sharding = self.program_sharding if strategy.spans_processes else self.local_sharding
+            joined = _compiled(_uncut, (shape,), sharding, None)(rows)
+            strategy._in_flight.started(joined)
+            return self._with_variables(joined)
 
     def place_replicated(self, value: jax.typing.ArrayLike) -> jax.Array:
         """Return `value` where each of this process's replicas finds it; no copy if it is there.
@@ -394,6 +459,32 @@ class RepeatedMoves:
             moved = self._move(value, variable)
             self._last[id(variable)] = value, moved
         return moved
+
+
+def reading(path: str) -> str:
+    """What the processes say that are about to read a variable which is cut over them."""
+    return f"read the variable {path!r}"
+
+
+def _fill_of(value: np.ndarray) -> str:
+    """The bytes of the one element that the value repeats, in hex; empty if there are others."""
+    bits = value.reshape(-1).view(f"u{value.dtype.itemsize}")
+    is_one = (bits[:64] == bits[0]).all() and (bits == bits[0]).all()
+    return bits[:1].tobytes().hex() if is_one else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _rows_of_first(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    """Each replica's row of what replica 0 has."""
+
+    def on_replica(rows: jax.Array) -> jax.Array:
+        return jax.lax.all_to_all(rows[0], REPLICA_AXIS, 0, 0, tiled=True)[:1]
+
+    spec = PartitionSpec(REPLICA_AXIS)
+    program: Callable[[jax.Array], jax.Array] = jax.jit(
+        jax.shard_map(on_replica, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    )
+    return program
 
 
 def _uncut(shape: tuple[int, ...], rows: jax.Array) -> jax.Array:

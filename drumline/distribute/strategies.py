@@ -115,16 +115,12 @@ class CuttingStrategy(Strategy):
                 f"{name}: it is 'optimizer', 'parameters', or None for a copy of every variable on "
                 "each device."
             )
-        if self.spans_processes:
-            raise ValueError(
-                f"{name}: the replicas are in {self.num_processes} processes, and what is cut lies "
-                "in one. Leave out `shard`, or run one process with all devices."
-            )
-        if type(self.cross_device_ops) is not NcclAllReduce or self._has_own_all_reduce:
+        if not self.cross_device_ops.cuts or self._has_own_all_reduce:
+            leave = "communication_options" if self.spans_processes else "cross_device_ops"
             raise ValueError(
                 f"{name} sums each part of the gradients where it is used, by the platform's own "
                 f"reduce-scatter, and so cannot take {type(self.cross_device_ops).__name__} or an "
-                "`all_reduce` of a subclass's. Leave out `cross_device_ops`, or `shard`."
+                f"`all_reduce` of a subclass's. Leave out `{leave}`, or `shard`."
             )
         if self.check_agreement:
             raise ValueError(
@@ -140,7 +136,8 @@ class CuttingStrategy(Strategy):
             return where
         replicas = self.num_replicas_in_sync
         what = "weights and an optimizer's slots" if self._cuts_weights else "an optimizer's slots"
-        return f"{where}; of {what} each has 1/{replicas}, cut by shard={self.shard!r}"
+        over = f" over {self.num_processes} processes" if self.spans_processes else ""
+        return f"{where}; of {what} each has 1/{replicas}{over}, cut by shard={self.shard!r}"
 
 
 class MirroredStrategy(CuttingStrategy):
@@ -160,9 +157,10 @@ class MirroredStrategy(CuttingStrategy):
     updates its part alone. Optimizers that look across a variable (norms for clipping, loss
     scaling, Lamb, Adafactor, Muon) are given variables and slots whole within the step, for which a
     device may need as much memory as for copies; so is any optimizer for a batch that does not
-    split, and a step that is not compiled holds copies. XLA's compiler for CPUs makes one of the
-    two gathers of a weight, so that there a step holds all weights for a time. Reading a variable
-    that is cut brings its parts together.
+    split, and a step that is not compiled holds copies. On CPUs several steps in one execution
+    (``steps_per_execution``) are one program, in which XLA makes one of the two gathers of a
+    weight and holds all weights for a time. Reading a variable that is cut brings its parts
+    together.
 
     Args:
         devices: device names or JAX devices, or one of them; by default all local devices of
@@ -388,6 +386,12 @@ class MultiWorkerMirroredStrategy(ProcessGroupStrategy):
     values that the first process gave them. What users hold (variables' values, losses, logs)
     lies on their own process's devices, so that looking at it involves no other process.
 
+    With ``shard="optimizer"`` or ``shard="parameters"`` each device of each process holds a part of
+    the optimizer's slots, or of the weights as well, as with `MirroredStrategy`, to which the same
+    limits apply. No process then has the whole of such a variable: all of them make it, read it and
+    save it together, in the same order, and one that does so alone ends with an error that names
+    it. So every process calls ``get_weights`` and ``model.save``, and builds the model.
+
     When a process fails, dies, stops or cannot be reached, the others end with an error that names
     it: at once, or after a silence; see `drumline.distribute.process_group`.
 
@@ -398,12 +402,15 @@ class MultiWorkerMirroredStrategy(ProcessGroupStrategy):
         heartbeat_timeout_seconds: how long another process may be silent, because its machine or
             the network is down or it is stopped, before this one ends.
         check_agreement: compare the replicas' variables after each training step; see `Strategy`.
+        shard: ``"optimizer"`` to cut the optimizer's state over the replicas of all processes,
+            ``"parameters"`` to cut the weights as well; None for copies.
 
     Raises:
         RuntimeError: if JAX has started already, if this process's address is taken, or if the
             other processes do not come in time.
         ValueError: if the cluster is none to compute with, if its processes have different numbers
-            of devices, or if NCCL is asked for without GPUs.
+            of devices, or if NCCL is asked for without GPUs; if `shard` is something else, or is
+            given with a ring or with `check_agreement`.
 
     Example:
         The same script in every process, as ``drumline launch --workers 2 train.py`` starts them;
@@ -421,6 +428,7 @@ class MultiWorkerMirroredStrategy(ProcessGroupStrategy):
         *,
         heartbeat_timeout_seconds: int = 25,
         check_agreement: bool = False,
+        shard: str | None = None,
     ) -> None:
         self.cluster_resolver = cluster_resolver or TFConfigClusterResolver()
         self.communication_options = CommunicationOptions.of(communication_options)
@@ -433,6 +441,7 @@ class MultiWorkerMirroredStrategy(ProcessGroupStrategy):
             cross_device_ops=_cross_device_ops(self.communication_options, devices),
             step_timeout_seconds=self.communication_options.timeout_seconds,
             check_agreement=check_agreement,
+            shard=shard,
         )
 
     @property
@@ -471,7 +480,7 @@ class TPUStrategy(ProcessGroupStrategy):
             the stacks of their threads; by default there is no limit.
         check_agreement: compare the replicas' variables after each training step; see `Strategy`.
         shard: ``"optimizer"`` or ``"parameters"`` to cut an optimizer's slots, or the weights as
-            well, over the cores of one machine; see `MirroredStrategy`.
+            well, over all cores; see `MultiWorkerMirroredStrategy`.
 
     Raises:
         NotImplementedError: for replicas of several cores, as for model parallelism.
@@ -479,8 +488,8 @@ class TPUStrategy(ProcessGroupStrategy):
             in time.
         TPUNotFoundError: if JAX finds no TPU; the message names the platforms that it has.
         ValueError: if no TPU is named, or the assignment is none of this TPU's cores, has a core
-            twice, or gives machines different numbers of replicas; if `shard` is given for several
-            machines, with `check_agreement`, or is something else.
+            twice, or gives machines different numbers of replicas; if `shard` is given with
+            `check_agreement`, or is something else.
 
     Example:
         >>> resolver = dl.distribute.cluster_resolver.TPUClusterResolver("local")

@@ -27,6 +27,7 @@ from drumline.distribute.replica import (
     running_replica,
 )
 from drumline.distribute.values import PerReplica, ReduceOp
+from drumline.training.cut_values import is_cut
 from drumline.training.keras_internals import Variable as KerasVariable
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import assign_values, current_values
@@ -346,7 +347,7 @@ def broadcast_initial_values(strategy: Strategy, variables: Sequence[KerasVariab
     Raises:
         RuntimeError: if the processes have different variables.
     """
-    new = [variable for variable in variables if not vars(variable).get(_SAME)]
+    new = [v for v in variables if not vars(v).get(_SAME) and not is_cut(v)]
     if not new:  # then no process exchanges anything: one alone may have come here
         return
     values = [variable._value for variable in new]

@@ -125,7 +125,8 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
 
     def assign_placed(self: Any, value: Any) -> Any:
         strategy = strategy_of_variable(self)
-        if strategy is None and getattr(self, "_value", None) is None:
+        is_new = strategy is None and getattr(self, "_value", None) is None
+        if is_new:
             strategy = get_strategy() if has_strategy() else _slot_strategy()
             if strategy is not None:
                 set_strategy(self, strategy)
@@ -139,7 +140,7 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
             if getattr(self, "has_copies", False):
                 value = arrays.place_copies(value)
             else:
-                value = arrays.held_value(value, self)
+                value = arrays.held_value(value, self, is_new=is_new)
         return assign(self, value)
 
     return assign_placed

@@ -43,7 +43,7 @@ class _StandInArrays(PlannedArrays):
         size = math.prod(variable.shape) * jax.numpy.dtype(variable._dtype).itemsize
         return size > LARGEST_VALUE and not getattr(variable, "has_copies", False)
 
-    def held_value(self, value: Any, variable: Any) -> Any:
+    def held_value(self, value: Any, variable: Any, *, is_new: bool = False) -> Any:
         if not is_cut(variable) and not self.has_shape_alone(variable):
             return self.place_variable(value, variable)
         zeros = functools.partial(_zeros, tuple(variable.shape), variable._dtype)

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 ALIGNMENT = 8
 """Rows are multiples of so many elements: a CPU's vector of float32, and 32 bytes on a GPU.
@@ -55,6 +56,14 @@ def cut(value: jax.Array, replicas: int) -> jax.Array:
     if padding:
         flat = jnp.pad(flat, (0, padding))
     return flat.reshape(replicas, -1)
+
+
+def row_of(value: Any, replicas: int, index: int) -> np.ndarray:
+    """One of the rows of `cut`, on the host."""
+    flat = np.asarray(value).reshape(-1)
+    length = row_length(flat.size, replicas)
+    row = flat[index * length : (index + 1) * length]
+    return np.pad(row, (0, length - row.size))
 
 
 def uncut(rows: jax.Array, shape: tuple[int, ...]) -> jax.Array:

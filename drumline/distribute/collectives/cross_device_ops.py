@@ -342,6 +342,29 @@ class CrossDeviceOps(abc.ABC):
         """
         return lax.all_gather(row, axis.name)
 
+    cuts = False
+    """Whether `sum_scatter` and `gather_scattered` may be used."""
+
+    def sum_scatter(self, rows: jax.Array, axis: ReplicaAxis) -> jax.Array:
+        """Return this replica's row, ``(1, ...)``, of the sum of the replicas' arrays.
+
+        Args:
+            rows: this replica's array, ``(replicas, ...)``.
+            axis: the replicas.
+        """
+        return lax.psum_scatter(rows, axis.name, scatter_dimension=0, tiled=True)
+
+    def gather_scattered(self, row: jax.Array, axis: ReplicaAxis) -> jax.Array:
+        """Return the array ``(replicas, ...)`` of which each replica has a row, on every replica.
+
+        The gradient of that is `sum_scatter`.
+
+        Args:
+            row: this replica's row, ``(1, ...)``.
+            axis: the replicas.
+        """
+        return lax.all_gather(row, axis.name, tiled=True)
+
     def gather_results(
         self, rows: Sequence[jax.Array], axis: ReplicaAxis
     ) -> Sequence[jax.Array | None]:

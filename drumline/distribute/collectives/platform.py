@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ class NcclAllReduce(CrossDeviceOps):
         num_packs: see `CrossDeviceOps`.
         bytes_per_pack: see `CrossDeviceOps`.
     """
+
+    cuts = True
 
     def sum_array(self, array: jax.Array, axis: ReplicaAxis) -> jax.Array:
         """Sum by `jax.lax.psum`."""
@@ -74,6 +77,7 @@ class GlooAllReduce(CrossDeviceOps):
         super().__init__(num_packs, bytes_per_pack)
         self._because = because
 
+    cuts = True
     _few_messages = RecursiveDoublingAllReduce()
     _few_bytes = NcclAllReduce()
 
@@ -86,6 +90,18 @@ class GlooAllReduce(CrossDeviceOps):
     ) -> int | None:
         """What the way for an array of this size sends."""
         return self._way(array, axis).bytes_sent(array, axis, replica)
+
+    def sum_scatter(self, rows: jax.Array, axis: ReplicaAxis) -> jax.Array:
+        """Exchange rows, and add those of the replicas in their order.
+
+        As many bytes as by Gloo's own reduce-scatter, which slows down all later collectives of a
+        connection. The order is that of sums in shared memory.
+        """
+        return _sum_scatter(rows, axis.name)
+
+    def gather_scattered(self, row: jax.Array, axis: ReplicaAxis) -> jax.Array:
+        """Gather by Gloo; the gradient is `sum_scatter`."""
+        return _gather_scattered(row, axis.name)
 
     def describe(self, axis: ReplicaAxis) -> str:
         """The ways, and for what each is taken."""
@@ -101,6 +117,30 @@ class GlooAllReduce(CrossDeviceOps):
         if axis.size == 2 or piece_bytes(array, 1) <= SMALL_BYTES:
             return self._few_messages
         return self._few_bytes
+
+
+def _sum_scatter(rows: jax.Array, name: str) -> jax.Array:
+    of_replicas = lax.all_to_all(rows, name, 0, 0, tiled=True)
+    total = of_replicas[:1]
+    for replica in range(1, of_replicas.shape[0]):
+        total = total + of_replicas[replica : replica + 1]
+    return total
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _gather_scattered(row: jax.Array, name: str) -> jax.Array:
+    return lax.all_gather(row, name, tiled=True)
+
+
+def _gather_forward(row: jax.Array, name: str) -> tuple[jax.Array, None]:
+    return _gather_scattered(row, name), None
+
+
+def _gather_backward(name: str, _: None, slopes: jax.Array) -> tuple[jax.Array]:
+    return (_sum_scatter(slopes, name),)
+
+
+_gather_scattered.defvjp(_gather_forward, _gather_backward)
 
 
 def resolve_cross_device_ops(value: CrossDeviceOps | None) -> CrossDeviceOps:

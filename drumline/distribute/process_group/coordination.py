@@ -21,6 +21,7 @@ _SAVES = "drumline/saves"
 _RESTORED = "drumline/restored"
 _JOB = "drumline/job"
 _PREEMPTED = "drumline/preempted"
+_RENDEZVOUS = "drumline/rendezvous"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +137,24 @@ class KeyValueStore:
         """The name that process 0 has given the group."""
         name: str = self._client.blocking_key_value_get(_JOB, timeout_seconds * 1000)
         return name
+
+    def tell_rendezvous(self, number: int, what: str) -> None:
+        """Say what this process does at the rendezvous of this number."""
+        process = self._group.process_index
+        self._client.key_value_set(f"{_RENDEZVOUS}/{number}/{process}", what)
+        if number > 1:  # all others were at the one before: none looks at earlier ones
+            self._client.key_value_delete(f"{_RENDEZVOUS}/{number - 2}/{process}")
+
+    def rendezvous(self, number: int, process: int, timeout_seconds: float) -> str | None:
+        """What `process` said by `tell_rendezvous`, as soon as it does; None if it does not."""
+        key = f"{_RENDEZVOUS}/{number}/{process}"
+        try:
+            text: str = self._client.blocking_key_value_get(key, int(timeout_seconds * 1000))
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise
+            return None
+        return text
 
     def tell_preempted(self, number: int) -> None:
         """Say that a process will be taken away, for those that watch with this number."""

@@ -1,13 +1,22 @@
-"""Collectives of small host arrays between the processes of a strategy, outside of steps."""
+"""Collectives of small host arrays between the processes of a strategy, outside of steps.
+
+And rendezvous: what all processes have to do together, each says before it does it, so that one
+that does it alone ends with an error, and not in a collective of something else.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.experimental import multihost_utils
 
 from drumline.distribute.process_group import watchdog
+from drumline.distribute.process_group.coordination import KeyValueStore
+from drumline.distribute.process_group.group import ProcessGroup
+from drumline.distribute.process_group.start import joined
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -38,3 +47,79 @@ def broadcast_host(strategy: Strategy, value: np.ndarray) -> np.ndarray:
     """What the first process gives, on all of them."""
     first: np.ndarray = all_gather_host(strategy, value)[0]
     return first
+
+
+RENDEZVOUS_SECONDS = 300.0
+"""How long the other processes are waited for where all have to do the same."""
+
+_END = ""
+
+
+class JointActions:
+    """What all processes of the group do together, one thing after another."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def wait(self, what: str, detail: str = "") -> list[str]:
+        """Return when all processes are about to do `what`, with the detail that each gives.
+
+        Args:
+            what: in words, the same in all.
+            detail: what the others are to know, which may differ.
+
+        Raises:
+            RuntimeError: if a process is to do something else, or nothing for a while.
+        """
+        group, coordination = _joined()
+        number, self._number = self._number, self._number + 1
+        coordination.tell_rendezvous(number, json.dumps([what, detail]))
+        details = []
+        for process, task in enumerate(group.tasks):
+            text = coordination.rendezvous(number, process, RENDEZVOUS_SECONDS)
+            other, told = ("", "") if text is None else json.loads(text)
+            if other != what:
+                does = f"is to {other}" if other else f"does not within {RENDEZVOUS_SECONDS:.0f} s"
+                raise RuntimeError(
+                    f"{group.task} is to {what}, which all processes have to do together, and "
+                    f"{task} {does}. Variables that are cut over processes (`shard=`) are made, "
+                    "read and saved by all of them in the same order: let every process build the "
+                    "model, and call `model.save`, `get_weights` and the like."
+                )
+            details.append(told)
+        return details
+
+    def lead(self, action: Callable[[], Any]) -> Any:
+        """In the first process: do what the others `follow`."""
+        try:
+            return action()
+        finally:
+            number, self._number = self._number, self._number + 1
+            _joined()[1].tell_rendezvous(number, json.dumps([_END, ""]))
+
+    def follow(self) -> Iterator[str]:
+        """In the others: what the first process waits for them to do, until its action ends.
+
+        Whoever iterates does it.
+        """
+        _, coordination = _joined()
+        while True:
+            text = None
+            while text is None:  # it may take its time; if it ends, so does this process
+                text = coordination.rendezvous(self._number, 0, RENDEZVOUS_SECONDS)
+            what: str = json.loads(text)[0]
+            if what == _END:
+                coordination.tell_rendezvous(self._number, text)
+                self._number += 1
+                return
+            yield what
+
+
+joint_actions = JointActions()
+"""Those of this process's group, of which it has one."""
+
+
+def _joined() -> tuple[ProcessGroup, KeyValueStore]:
+    found = joined()
+    assert found is not None, "a strategy over processes has joined them"
+    return found

@@ -180,15 +180,25 @@ class NumberedPrograms:
 
     Args:
         program: traced once for each set of channels that its sums take, see `ChannelRange`.
+        compiler_options: for XLA, where the program runs by itself.
         shardings: ``in_shardings`` and ``out_shardings`` of `jax.jit`, for what does not come
             placed.
     """
 
-    def __init__(self, program: Callable[..., Any], **shardings: Any) -> None:
+    def __init__(
+        self,
+        program: Callable[..., Any],
+        *,
+        compiler_options: dict[str, Any] | None = None,
+        **shardings: Any,
+    ) -> None:
         self._program = program
         self._shardings = shardings
         self._alone = jax.jit(
-            ChannelRange(program, ChannelAllocator()), donate_argnums=0, **shardings
+            ChannelRange(program, ChannelAllocator()),
+            donate_argnums=0,
+            compiler_options=compiler_options,
+            **shardings,
         )
         self._inside: dict[ChannelAllocator | None, tuple[ChannelRange, Any]] = {}
 

@@ -25,7 +25,7 @@ from jax.extend import core
 from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline.distribute import Strategy
-from drumline.distribute.collectives.cross_device_ops import Packing
+from drumline.distribute.collectives.cross_device_ops import Packing, ReplicaAxis
 from drumline.distribute.replica import whole_batch
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import shadowed
@@ -33,6 +33,9 @@ from drumline.keras.step.reductions import NeedsGlobalBatch
 from drumline.training.cut_values import cut, is_cut, row_length, rows_shape, uncut
 
 _PACKING = Packing()
+
+_GATHERED_TOGETHER = 4 * 2**20
+"""How many bytes of small weights are gathered as one: a device holds them as long as the last."""
 
 
 def row_specs(variables: Sequence[keras.Variable]) -> list[PartitionSpec]:
@@ -68,7 +71,9 @@ def as_kept(variables: Sequence[keras.Variable], values: Sequence[Any], replicas
     ]
 
 
-def whole_on_replica(variables: Sequence[keras.Variable], values: Sequence[Any]) -> list[Any]:
+def whole_on_replica(
+    variables: Sequence[keras.Variable], values: Sequence[Any], strategy: Strategy
+) -> list[Any]:
     """Traced on a replica: the values, the others' rows gathered; small ones travel as one.
 
     The compiler leaves out what is not used.
@@ -76,15 +81,20 @@ def whole_on_replica(variables: Sequence[keras.Variable], values: Sequence[Any])
     whole = list(values)
     positions = [position for position, variable in enumerate(variables) if is_cut(variable)]
     rows = [values[position] for position in positions]
-    for group in _PACKING.groups(rows):
+    most = max(1, _GATHERED_TOGETHER // strategy.num_replicas_in_sync)
+    for group in Packing(bytes_per_pack=most).groups(rows):
         members = [variables[positions[index]] for index in group]
         row = jnp.concatenate([rows[index] for index in group], axis=1)
-        pack = jax.lax.all_gather(row, REPLICA_AXIS, tiled=True)
+        pack = strategy.cross_device_ops.gather_scattered(row, _axis_of(strategy))
         sizes = [math.prod(variable.shape) for variable in members]
         columns = _columns(pack, sizes, pack.shape[0])
         for index, variable, own in zip(group, members, columns, strict=True):
             whole[positions[index]] = uncut(own, tuple(variable.shape))
     return whole
+
+
+def _axis_of(strategy: Strategy) -> ReplicaAxis:
+    return ReplicaAxis(REPLICA_AXIS, strategy.replica_devices)
 
 
 _GATHERING = frozenset(
@@ -100,18 +110,37 @@ _GATHERING = frozenset(
 )
 
 
-def _is_kept(primitive: core.Primitive, *_: Any, **__: Any) -> bool:
+def _is_kept(primitive: core.Primitive, *_: Any, **params: Any) -> bool:
     """Whether what `primitive` computes is kept for the gradient of a loss.
 
     All is, but what may be a weight of all replicas, in whatever shape or dtype: these operations,
     which compute nothing, are done again.
     """
+    if primitive.name.startswith("custom_vjp_call"):
+        inner = params["call_jaxpr"]
+        return all(eqn.primitive.name not in _GATHERING for eqn in inner.jaxpr.eqns)
     return primitive.name not in _GATHERING
+
+
+_OF_CPUS = {
+    "xla_disable_hlo_passes": "cse_barrier_expander",
+    "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+}
+
+
+def options_of_gathers(strategy: Strategy) -> dict[str, Any] | None:
+    """Options for XLA of a step that gathers weights, so that it holds few of them at a time.
+
+    For CPUs XLA drops the barrier before a gradient, and makes one gather of the two of a weight;
+    and it orders operations so that many can run at once: it begins with all gathers.
+    """
+    is_cpu = strategy.replica_devices[0].platform == "cpu"
+    return _OF_CPUS if strategy._cuts_weights and is_cpu else None
 
 
 @contextlib.contextmanager
 def gathered_weights(
-    model: keras.Model, trainables: Sequence[Any], others: Sequence[Any]
+    model: keras.Model, trainables: Sequence[Any], others: Sequence[Any], strategy: Strategy
 ) -> Iterator[None]:
     """Within the block the model's loss is given this replica's rows of the weights that are cut.
 
@@ -123,6 +152,7 @@ def gathered_weights(
         model: the model.
         trainables: its trainable variables.
         others: the other variables of the state.
+        strategy: the model's.
 
     Raises:
         NeedsGlobalBatch: when the step writes to a weight that is cut and not trained.
@@ -135,8 +165,8 @@ def gathered_weights(
         written: list[bool] = []
 
         def loss_of_rows(trainable_rows: Any, other_rows: Any) -> Any:
-            before = whole_on_replica(others, other_rows)
-            weights = whole_on_replica(trainables, trainable_rows)
+            before = whole_on_replica(others, other_rows, strategy)
+            weights = whole_on_replica(trainables, trainable_rows, strategy)
             loss, (unscaled, y_pred, after, metrics) = compute(weights, before, *args, **kwargs)
             written[:] = [new is not old for new, old in zip(after, before, strict=True)]
             new_values = [new for new, is_new in zip(after, written, strict=True) if is_new]
@@ -161,12 +191,14 @@ def gathered_weights(
 
 @contextlib.contextmanager
 def scattered_gradients(
-    model: keras.Model, found: list[jax.Array], replicas: int
+    model: keras.Model, found: list[jax.Array], strategy: Strategy
 ) -> Iterator[None]:
     """Within the block the optimizer updates nothing; `found` becomes this replica's gradients.
 
     That is its row of the mean over the replicas for each trainable variable, ``(1, length)``.
     """
+
+    replicas = strategy.num_replicas_in_sync
 
     def stateless_apply(
         optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
@@ -175,7 +207,7 @@ def scattered_gradients(
         sums = [jnp.asarray(grad) for grad in grads]
         copies = [i for i, variable in enumerate(variables) if not is_cut(variable)]
         for position, row in zip(
-            copies, _scattered([sums[i] for i in copies], replicas), strict=True
+            copies, _scattered([sums[i] for i in copies], strategy), strict=True
         ):
             sums[position] = row
         # Divided last, as where nothing is cut: XLA joins the divisor with a learning rate.
@@ -186,12 +218,13 @@ def scattered_gradients(
         yield
 
 
-def _scattered(grads: Sequence[jax.Array], replicas: int) -> list[jax.Array]:
+def _scattered(grads: Sequence[jax.Array], strategy: Strategy) -> list[jax.Array]:
     """This replica's row of each sum; small arrays of a dtype travel as one."""
+    replicas = strategy.num_replicas_in_sync
     sums: dict[int, jax.Array] = {}
     for group in _PACKING.groups(grads):
         rows = jnp.concatenate([cut(grads[position], replicas) for position in group], axis=1)
-        row = jax.lax.psum_scatter(rows, REPLICA_AXIS, scatter_dimension=0, tiled=True)
+        row = strategy.cross_device_ops.sum_scatter(rows, _axis_of(strategy))
         sizes = [grads[position].size for position in group]
         sums.update(zip(group, _columns(row, sizes, replicas), strict=True))
     return [sums[position] for position in range(len(grads))]

@@ -44,6 +44,7 @@ from drumline.keras.step.sharded_update import (
     ShardedUpdate,
     as_kept,
     gathered_weights,
+    options_of_gathers,
     row_specs,
     scattered_gradients,
     whole_on_replica,
@@ -169,7 +170,7 @@ class GlobalBatchStep:
 
     Its result is that of one device whatever the step computes. A batch that splits evenly lies
     sharded over the replicas and XLA partitions the work; any other is replicated, and each replica
-    computes all of it, without the other processes if there are any.
+    computes all of it, without the other processes if there are any, unless the state is cut.
 
     Args:
         step: the step, as Keras's JAX trainer defines it.
@@ -252,7 +253,7 @@ class GlobalBatchStep:
     def _whole(self) -> Any:
         strategy = self._strategy
         here = state = strategy._arrays.local_sharding
-        if not strategy.spans_processes:
+        if not strategy.spans_processes or strategy._cuts_slots:
             here = strategy._arrays.program_sharding
             state = state_sharding(self._model, strategy, self._groups)
         return self._compiled("replicated_step", here, state, here)
@@ -265,6 +266,8 @@ class GlobalBatchStep:
             return planned
         if splits_evenly(batch, strategy.num_replicas_in_sync):
             return self._cut(state, batch)
+        if strategy.spans_processes and strategy._cuts_slots:  # no process has all of the state
+            return self._whole(state, jax.tree.map(strategy._arrays.for_program, batch))
         outputs, state = self._whole(jax.tree.map(to_local_array, state), batch)
         return outputs, jax.tree.map(strategy._arrays.for_program, state)
 
@@ -468,6 +471,7 @@ class TrainStep:
 
         return NumberedPrograms(
             train_step,
+            compiler_options=options_of_gathers(self._strategy),
             in_shardings=(state, self._strategy.batch_sharding),
             out_shardings=(placed, state, placed, self._strategy.batch_sharding),
         )
@@ -485,10 +489,10 @@ class TrainStep:
             reduced = self._reducing(trace, grads)
             gathered: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
             if self._cuts_slots:
-                optimizer = whole_on_replica(model.optimizer.variables, optimizer)
+                optimizer = whole_on_replica(model.optimizer.variables, optimizer, self._strategy)
                 members = state_variables(model, TRAIN_STATE)
                 if any(map(is_cut, [*members[0], *members[1]])):
-                    gathered = gathered_weights(model, members[0], members[1])
+                    gathered = gathered_weights(model, members[0], members[1], self._strategy)
             with (
                 global_loss(model, trace, outputs),
                 gathered,
@@ -518,7 +522,7 @@ class TrainStep:
         update is outside of the replicas' program.
         """
         if self._cuts_slots:
-            return scattered_gradients(self._model, grads, self._strategy.num_replicas_in_sync)
+            return scattered_gradients(self._model, grads, self._strategy)
         return averaged_gradients(self._model, trace)
 
     def _require_agreement(self, state: Any, differs: jax.Array) -> None:

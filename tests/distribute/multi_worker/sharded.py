@@ -1,0 +1,176 @@
+"""Trainings with `shard=` in the processes of a cluster, beside those with copies."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+import drumline as dl
+from drumline.distribute import MultiWorkerMirroredStrategy
+from drumline.keras.state import TRAIN_STATE
+from drumline.keras.step.train_step import TrainStep, shard_or_replicate
+from drumline.training.cut_values import is_cut, reading_rows, row_length
+from tests.distribute.collectives.traffic import bytes_between
+
+ROWS, BATCH, EPOCHS = 25, 12, 8  # 24 steps; the last batch of an epoch splits over no replicas
+OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
+    "adam": lambda: keras.optimizers.Adam(0.01),
+    "clipped": lambda: keras.optimizers.AdamW(1e-3, global_clipnorm=0.5),
+}
+
+
+def member(trainings: list[tuple[str, str]], **more: Any) -> None:
+    """In a process of a cluster: train with copies, and cut; say how both compare.
+
+    Args:
+        trainings: names of optimizers, and what is cut.
+        more: names of other functions here, and their arguments.
+    """
+    copies = MultiWorkerMirroredStrategy()
+    found: dict[str, Any] = {}
+    expected = {name: results(*trained(copies, name)) for name in dict(trainings)}
+    for name, shard in trainings:
+        strategy = MultiWorkerMirroredStrategy(shard=shard)
+        model, given = trained(strategy, name)
+        found[f"{name} {shard}"] = {
+            "apart": _apart(expected[name], results(model, given)),
+            "cut": cut_of(model, strategy),
+            "describes": strategy.describe(),
+        }
+    for name, arguments in more.items():
+        found[name] = globals()[name](**arguments)
+    print(json.dumps({"facts": found}), flush=True)
+
+
+def rank() -> int:
+    """This process's number in the cluster."""
+    return int(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
+
+
+def model_of(strategy: dl.distribute.Strategy, optimizer: str, seed: int) -> keras.Model:
+    """A small model, its initial weights drawn from `seed`."""
+    keras.utils.set_random_seed(seed)
+    with strategy.scope():
+        layers = [
+            keras.Input((6,)),
+            keras.layers.Dense(17, "relu"),
+            keras.layers.BatchNormalization(),
+            keras.layers.Dropout(0.2),
+            keras.layers.Dense(3),
+        ]
+        model = keras.Sequential(layers)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(OPTIMIZERS[optimizer](), loss, metrics=["accuracy"])
+    return model
+
+
+def rows(count: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
+    """Examples, and their classes."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(count, 6)).astype(np.float32), rng.integers(0, 3, count)
+
+
+def trained(strategy: dl.distribute.Strategy, optimizer: str) -> tuple[keras.Model, list[Any]]:
+    """A model, and what its training given; each process draws other initial weights."""
+    model = model_of(strategy, optimizer, 1 + rank())
+    x, y = rows()
+    fit = {"batch_size": BATCH, "epochs": EPOCHS, "shuffle": False, "verbose": 0}
+    given = [*model.fit(x, y, **fit).history.values()]
+    given += [model.evaluate(x, y, verbose=0), model.predict(x, verbose=0)]
+    return model, [*given, model.train_on_batch(x[:BATCH], y[:BATCH])]
+
+
+def values(model: keras.Model) -> list[np.ndarray]:
+    """The values of all variables."""
+    return [
+        np.asarray(variable.value) for variable in [*model.variables, *model.optimizer.variables]
+    ]
+
+
+def results(model: keras.Model, given: list[Any]) -> list[Any]:
+    """All numbers of a training."""
+    return [*given, *values(model)]
+
+
+def _apart(expected: list[Any], found: list[Any]) -> float:
+    """How far numbers are from those expected, where those are large by a share of them."""
+    pairs = [
+        (np.asarray(one, np.float64), np.asarray(other, np.float64))
+        for one, other in zip(expected, found, strict=True)
+    ]
+    return max(float(np.max(abs(b - a) / np.maximum(1, abs(a)))) for a, b in pairs)
+
+
+def cut_of(model: keras.Model, strategy: dl.distribute.Strategy) -> dict[str, Any]:
+    """What of a model is cut, and the elements of it on each of this process's devices."""
+    cut = [v for v in [*model.variables, *model.optimizer.variables] if is_cut(v)]
+    with reading_rows():
+        arrays = [variable.value for variable in cut]
+    shares = {device.id: 0 for device in strategy.local_replica_devices}
+    for array in arrays:
+        for shard in array.addressable_shards:
+            shares[shard.device.id] += shard.data.size
+    sizes = [math.prod(variable.shape) for variable in cut]
+    return {
+        "variables": len(cut),
+        "shares": list(shares.values()),
+        "share": sum(row_length(size, strategy.num_replicas_in_sync) for size in sizes),
+    }
+
+
+def traffic(shard: str, widths: list[int]) -> dict[str, Any]:
+    """The bytes that each replica sends in a step of layers of a width, and of its rows."""
+    strategy = MultiWorkerMirroredStrategy(shard=shard)
+    with strategy.scope():
+        layers = [keras.layers.Dense(width, "tanh", use_bias=False) for width in widths]
+        model = keras.Sequential([keras.Input((600,)), *layers])
+        model.compile(keras.optimizers.Adam(0.01), "mse")
+        batch = np.zeros((BATCH, 600), np.float32), np.zeros((BATCH, widths[-1]), np.float32)
+        model._symbolic_build(data_batch=batch)
+        state = model._get_jax_state(**dict.fromkeys(TRAIN_STATE, True))
+        step = TrainStep(model, strategy)._per_replica
+        compiled = step._alone.lower(state, shard_or_replicate(batch, strategy)).compile()
+    sizes = [math.prod(variable.shape) for variable in model.trainable_variables]
+    text, memory = compiled.as_text(), compiled.memory_analysis()
+    assert text is not None and memory is not None
+    return {
+        "sent": bytes_between(text).sum(axis=1).tolist(),
+        "rows": [4 * row_length(size, strategy.num_replicas_in_sync) for size in sizes],
+        "temporary": memory.temp_size_in_bytes,
+        "largest": 4 * max(sizes),
+    }
+
+
+def alone(shard: str) -> dict[str, Any]:
+    """The error in processes that read different variables."""
+    model = model_of(MultiWorkerMirroredStrategy(shard=shard), "adam", 1)
+    try:
+        model.layers[3 * rank()].kernel.value.block_until_ready()
+    except RuntimeError as error:
+        return {"error": str(error)}
+    return {"error": ""}
+
+
+def refused() -> dict[str, Any]:
+    """What is refused, and what is said."""
+    said = {}
+    ring = dl.distribute.experimental.CommunicationOptions(
+        implementation=dl.distribute.experimental.CommunicationImplementation.RING
+    )
+    wanted: dict[str, dict[str, Any]] = {
+        "rows": {"shard": "rows"},
+        "ring": {"shard": "parameters", "communication_options": ring},
+        "agreement": {"shard": "optimizer", "check_agreement": True},
+    }
+    for name, arguments in wanted.items():
+        try:
+            MultiWorkerMirroredStrategy(**arguments)
+        except ValueError as error:
+            said[name] = str(error)
+    return said
