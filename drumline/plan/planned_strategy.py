@@ -11,7 +11,7 @@ same way.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -24,47 +24,33 @@ from drumline.distribute.collectives.devices import DeviceLike
 from drumline.distribute.step.arguments import flatten_arguments, is_regular
 from drumline.distribute.step.compiled_step import InFlight
 from drumline.distribute.step.replica_programs import ReplicaProgram
-from drumline.distribute.step.run import RunOptions
 from drumline.distribute.strategy import Strategy
 from drumline.plan import jax_internals
 from drumline.plan.gpu_topology import gpu_compiler_options
-
-_BEFORE_JAX = {
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "true",
-    "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
-    "TPU_WORKER_HOSTNAMES": "localhost",
-}
+from drumline.plan.targets import tpu_environment
 
 
-def tpu_environment() -> dict[str, str]:
-    """Return what a process's environment has to hold before JAX starts, to use `tpu_topology`.
-
-    Without it libtpu asks Google Cloud's metadata server, and ends the process if another one of
-    the machine has loaded it.
-    """
-    return dict(_BEFORE_JAX)
-
-
-def tpu_topology(name: str) -> tuple[jax.Device, ...]:
+def tpu_topology(name: str, slices: int = 1) -> tuple[jax.Device, ...]:
     """Return the devices of a TPU that is not there, one machine's after another's.
 
     Args:
         name: a kind of TPU and its chips along each axis, as ``"v5e:2x4"``.
+        slices: how many such groups there are, joined by a network.
 
     Raises:
         RuntimeError: if the environment was not set (`tpu_environment`).
         ValueError: if libtpu is not installed, or knows no such topology.
     """
-    missing = [key for key in _BEFORE_JAX if key not in os.environ]
+    missing = [key for key in tpu_environment() if key not in os.environ]
     if missing:
         raise RuntimeError(
             f"To compile for a TPU that is not there, {' and '.join(missing)} must be set before "
-            "JAX starts: put drumline.plan.planned_strategy.tpu_environment() into the environment "
+            "JAX starts: put drumline.plan.targets.tpu_environment() into the environment "
             "of a new process."
         )
+    more = {"num_slices": slices} if slices > 1 else {}
     try:
-        devices = topologies.get_topology_desc(name, "tpu").devices
+        devices = topologies.get_topology_desc(name, "tpu", **more).devices
     except Exception as error:  # JAX and libtpu raise several kinds
         raise ValueError(
             f"No topology {name!r} of TPUs: {error}. Names are as 'v5e:2x4', and the package "
@@ -82,43 +68,15 @@ class PlannedArrays(global_arrays.ReplicaArrays):
         return NamedSharding(strategy.mesh, PartitionSpec())
 
 
-class PlannedStrategy(Strategy):
-    """Replicas on devices that are not there; variables lie on this process's first CPU device.
+class WithoutDevices(Strategy):
+    """A strategy of devices that are not there; variables lie on this process's first CPU device.
 
-    Models and variables are made in its scope as in that of any other strategy. Their values are
-    this process's own, and its steps are compiled and not run. Variables with a value for each
-    replica (``ON_READ``) are not possible.
-
-    Args:
-        devices: of a topology, one for each replica.
-        cross_device_ops: the algorithm that reduces values; by default the platform's own.
-        check_agreement: let steps compare the replicas' variables; see `Strategy`.
-
-    Raises:
-        ValueError: without devices.
+    Their values are this process's own, and its steps are compiled and not run.
     """
 
-    def __init__(
-        self,
-        devices: Iterable[jax.Device],
-        *,
-        cross_device_ops: CrossDeviceOps | None = None,
-        check_agreement: bool = False,
-    ) -> None:
-        self._here = jax.local_devices(backend="cpu")[0]
-        super().__init__(
-            devices,
-            cross_device_ops=cross_device_ops or NcclAllReduce(),
-            check_agreement=check_agreement,
-        )
-        self._arrays = PlannedArrays(self)
-        self._in_flight = InFlight((self._here,))
-
-    def _resolved(self, devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
-        found: tuple[Any, ...] = tuple(devices)
-        if not found:
-            raise ValueError("A PlannedStrategy needs devices of a topology, got none.")
-        return found
+    @property
+    def _here(self) -> jax.Device:
+        return jax.local_devices(backend="cpu")[0]
 
     @property
     def variable_sharding(self) -> Sharding:
@@ -150,23 +108,6 @@ class PlannedStrategy(Strategy):
         """False: no other process takes part in compiling."""
         return False
 
-    def run(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        options: RunOptions | None = None,
-    ) -> NoReturn:
-        """Refuse: no step can run.
-
-        Raises:
-            RuntimeError: always.
-        """
-        raise RuntimeError(
-            f"{self!r} has devices that are not there, so its steps cannot run. `lowered_step` "
-            "gives the program, and `compiled` compiles it."
-        )
-
     def compiled(self, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
         """Compile a program that was lowered for this strategy's devices.
 
@@ -187,6 +128,55 @@ class PlannedStrategy(Strategy):
     def __repr__(self) -> str:
         devices = self.replica_devices
         return f"{type(self).__name__}({len(devices)} x {devices[0].device_kind})"
+
+
+class PlannedStrategy(WithoutDevices):
+    """Replicas on devices that are not there; variables lie on this process's first CPU device.
+
+    Models and variables are made in its scope as in that of any other strategy. Their values are
+    this process's own, and its steps are compiled and not run. Variables with a value for each
+    replica (``ON_READ``) are not possible.
+
+    Args:
+        devices: of a topology, one for each replica.
+        cross_device_ops: the algorithm that reduces values; by default the platform's own.
+        check_agreement: let steps compare the replicas' variables; see `Strategy`.
+
+    Raises:
+        ValueError: without devices.
+    """
+
+    def __init__(
+        self,
+        devices: Iterable[jax.Device],
+        *,
+        cross_device_ops: CrossDeviceOps | None = None,
+        check_agreement: bool = False,
+    ) -> None:
+        super().__init__(
+            devices,
+            cross_device_ops=cross_device_ops or NcclAllReduce(),
+            check_agreement=check_agreement,
+        )
+        self._arrays = PlannedArrays(self)
+        self._in_flight = InFlight((self._here,))
+
+    def _resolved(self, devices: Iterable[DeviceLike]) -> tuple[jax.Device, ...]:
+        found: tuple[Any, ...] = tuple(devices)
+        if not found:
+            raise ValueError("A PlannedStrategy needs devices of a topology, got none.")
+        return found
+
+    def run(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: no step can run.
+
+        Raises:
+            RuntimeError: always.
+        """
+        raise RuntimeError(
+            f"{self!r} has devices that are not there, so its steps cannot run. `lowered_step` "
+            "gives the program, and `compiled` compiles it."
+        )
 
 
 def lowered_step(

@@ -29,7 +29,7 @@ from drumline.keras.state import TRAIN_STATE, state_variables, strategy_of
 from drumline.keras.step.train_step import GlobalBatchStep, TrainStep
 from drumline.plan.changes.variant import AS_WRITTEN, Variant, can_be_cut
 from drumline.plan.jax_internals import seeing
-from drumline.plan.planned_strategy import PlannedStrategy
+from drumline.plan.planned_strategy import WithoutDevices
 from drumline.training.cut_values import is_cut, reading_rows
 from drumline.training.outbox import WithParcels, collecting
 from drumline.training.state_scope import current_values
@@ -78,7 +78,7 @@ class FoundStep:
     """
 
     what: str
-    strategy: PlannedStrategy
+    strategy: WithoutDevices
     rows: int
     trains: bool
     is_fit: bool
@@ -241,7 +241,7 @@ class Planner:
         return jax.tree.map(share, batch)
 
 
-def _found_in(step: CompiledStep, strategy: PlannedStrategy, arrays: Sequence[Any]) -> FoundStep:
+def _found_in(step: CompiledStep, strategy: WithoutDevices, arrays: Sequence[Any]) -> FoundStep:
     """What `Strategy.run`, or a function around it, was called with, for any number of rows."""
     mesh, replicas = strategy.mesh, strategy.num_replicas_in_sync
     flags = zip(per_replica_leaves(step.form.treedef), step.form.arrays, strict=True)
@@ -304,8 +304,8 @@ def _found_in(step: CompiledStep, strategy: PlannedStrategy, arrays: Sequence[An
     )
 
 
-def _planned(strategy: Strategy) -> PlannedStrategy:
-    assert isinstance(strategy, PlannedStrategy)  # others have no planner
+def _planned(strategy: Strategy) -> WithoutDevices:
+    assert isinstance(strategy, WithoutDevices)  # others have no planner
     return strategy
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -19,12 +19,11 @@ from drumline.distribute.collectives.devices import DeviceLike
 from drumline.distribute.parameter_server import ParameterServerStrategy
 from drumline.distribute.process_group.start import plan_for
 from drumline.distribute.step.compiled_step import InFlight, NotPlannedError, StepPlanner
-from drumline.distribute.step.run import RunOptions
 from drumline.distribute.strategies import DefaultStrategy, OneDeviceStrategy
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import PerReplica
 from drumline.plan.changes.variant import AS_WRITTEN, Variant
-from drumline.plan.planned_strategy import PlannedArrays, PlannedStrategy
+from drumline.plan.planned_strategy import PlannedArrays, WithoutDevices
 from drumline.training.cut_values import CutValue, is_cut, rows_shape
 from drumline.training.jax_internals import current_trace, is_staged
 
@@ -83,7 +82,7 @@ def _zeros(shape: tuple[int, ...], dtype: Any, _: Any) -> Any:
     return np.broadcast_to(np.zeros((), jax.numpy.dtype(dtype)), shape)
 
 
-class _StandIn(PlannedStrategy):
+class _StandIn(WithoutDevices):
     """What a class of strategies becomes; its own ``__init__`` is given what the script gives."""
 
     _devices_of_target: Callable[[], tuple[jax.Device, ...]]
@@ -92,8 +91,7 @@ class _StandIn(PlannedStrategy):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         type(self)._devices_of_target()  # before JAX starts, if it has not
-        self._here = jax.local_devices(backend="cpu")[0]
-        super(PlannedStrategy, self).__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs)
         self._variant.cut(self)
         self._arrays = _StandInArrays(self)
         self._in_flight = InFlight((self._here,))
@@ -105,15 +103,6 @@ class _StandIn(PlannedStrategy):
     @property
     def replica_devices(self) -> tuple[jax.Device, ...]:
         return self._devices
-
-    def run(
-        self,
-        fn: Callable[..., Any],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        options: RunOptions | None = None,
-    ) -> Any:
-        return super(PlannedStrategy, self).run(fn, args, kwargs, options)
 
     def per_replica(self, values: Sequence[Any]) -> Any:
         return jax.tree.map(lambda *leaves: PerReplica(leaves), *values)
@@ -140,7 +129,7 @@ def plan_strategies(
 
     @functools.cache
     def stand_in(cls: type[Strategy]) -> type[Strategy]:
-        if issubclass(cls, (DefaultStrategy, PlannedStrategy)):
+        if issubclass(cls, (DefaultStrategy, WithoutDevices)):
             return cls
         if issubclass(cls, ParameterServerStrategy):
             raise NotPlannedError(

@@ -34,6 +34,15 @@ class CompilerMissingError(Exception):
     """There is no compiler for the hardware; the message says what brings it."""
 
 
+def tpu_environment() -> dict[str, str]:
+    """Return what a process's environment has to hold before JAX starts, to compile for TPUs.
+
+    Without it libtpu asks Google Cloud's metadata server, and ends the process if another one of
+    the machine has loaded it.
+    """
+    return dict(_TPU_ENVIRONMENT)
+
+
 def require_compiler(group: ChipGroup) -> None:
     """Check that a compiler for the group's chips is installed, without loading it.
 
@@ -65,7 +74,7 @@ def prepare_environment(
     for name in _MACHINES:
         environment.pop(name, None)
     if group.chip.platform == "tpu":
-        environment.update(_TPU_ENVIRONMENT)
+        environment.update(tpu_environment())
     if group.chip.platform == "cpu":
         flags = environment.get("XLA_FLAGS", "").split()
         kept = [flag for flag in flags if not flag.startswith(_CPU_DEVICES)]
@@ -82,23 +91,21 @@ def devices_of(group: ChipGroup) -> tuple[Any, ...]:
         return _cpu_devices(group)
     if group.chip.platform == "gpu":
         return _gpu_devices(group)
-    from jax.experimental import topologies
+    from drumline.plan.planned_strategy import tpu_topology
 
     chip = group.chip
     sides = [max(side, 1) for side in side_lengths(chip, group.chips_per_slice) or ()]
     sides = [max(_SMALLEST_SIDE, side) if at < 2 else side for at, side in enumerate(sides)]
     name = f"{chip.name}:{'x'.join(map(str, sorted(sides) if len(sides) == 2 else sides))}"
-    more = {"num_slices": group.slices} if group.slices > 1 else {}
     try:
-        found: Any = topologies.get_topology_desc(name, "tpu", **more).devices
-    except Exception as error:  # libtpu and JAX raise several kinds
+        devices = tpu_topology(name, group.slices)
+    except ValueError as error:
         raise CompilerMissingError(
-            f"The compiler knows no {group.name} ({name}): {str(error).splitlines()[0]}"
+            f"The compiler knows no {group.name}: {str(error).splitlines()[0]}"
         ) from error
-    devices: list[Any] = sorted(found, key=lambda device: (device.process_index, device.id))
     if group.slices == 1:
         devices = devices[: group.chips * chip.cores]
-    return tuple(devices)
+    return devices
 
 
 def _cpu_devices(group: ChipGroup) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from drumline.plan.planned_strategy import tpu_environment
+from drumline.plan.targets import tpu_environment
 from tests.compiled_for_tpus import programs
 
 pytestmark = pytest.mark.skipif(

@@ -17,12 +17,8 @@ import drumline.keras
 from drumline.distribute import global_arrays
 from drumline.distribute.collectives.devices import device_name, is_local, resolve_device
 from drumline.keras.step.train_step import TrainStep
-from drumline.plan.planned_strategy import (
-    PlannedStrategy,
-    lowered_step,
-    tpu_environment,
-    tpu_topology,
-)
+from drumline.plan.planned_strategy import PlannedStrategy, lowered_step, tpu_topology
+from drumline.plan.targets import tpu_environment
 from tests.distribute.collectives.traffic import bytes_between
 
 drumline.keras.install()
