@@ -1,9 +1,11 @@
 """A step's time on hardware that is not there, from a compiled program; how each number was got.
 
-Computing is what the compiler expects of each part, in cycles, and not a quotient of totals: a
-program's bytes count what never leaves the chip, and its operations at the published peak say
-nothing of shapes that fill no matrix unit. Collectives are modelled. Both know nothing of input,
-stragglers or other users of a network: what comes out is what a step takes at best.
+On TPUs computing is what the compiler expects of each part, in cycles, and not a quotient of
+totals: a program's bytes count what never leaves the chip, and its operations at the published peak
+say nothing of shapes that fill no matrix unit. A GPU's compiler expects nothing: there each kernel
+is taken to reach the published peak or bandwidth, which is a bound. Collectives are modelled. None
+of it knows of input, stragglers or other users of a network: what comes out is what a step takes at
+best.
 
 The model of collectives is the textbook's: rings over a torus or a switch, and the network. An
 all-reduce of B bytes over n chips sends 2 B (n - 1) / n from each, an all-gather and a
@@ -21,8 +23,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from drumline.plan.compiled.program_text import Collective, CompiledProgram, Summary, Work
 from drumline.plan.hardware import Chip, ChipGroup, Known, side_lengths
-from drumline.plan.program_text import Collective, CompiledProgram, Summary, Work
 
 HOP_SECONDS = 1e-6
 """Assumed for each chip that a message passes."""
@@ -79,7 +81,6 @@ class StepEstimate:
             the bytes it writes and reads.
         unknown_loops: loops that count once, as the text does not say how often they run.
         summary: what the program's text says.
-        operations: FLOP of a device; 0 where that is not known.
         compiled_slices: for how many slices it was compiled.
     """
 
@@ -94,8 +95,12 @@ class StepEstimate:
     without_estimate: tuple[Work, ...]
     unknown_loops: tuple[str, ...]
     summary: Summary
-    operations: float = 0.0
     compiled_slices: int = 1
+
+    @property
+    def products(self) -> float:
+        """FLOP of a device's matrix products and convolutions, of programs without cycles."""
+        return sum(sum(work.products.values()) * work.times for work in self.summary.work)
 
     def share_of_peak(self, operations: float) -> Known:
         """Return which part of the chips' peak `operations` (FLOP of a device and step) are.
@@ -119,39 +124,35 @@ class StepEstimate:
             self.summary,
             self.group.resized(chips),
             self.compiled_for,
-            self.operations,
             self.compiled_slices,
         )
         alone = self.computing.value
-        return Known(
-            alone / other.step.value, "", "model", "an upper bound: no stragglers, no input"
-        )
+        bound = "an upper bound: no stragglers, no input"
+        if not self.group.chip.clock.value:
+            bound = "of computing at its best: collectives that wait weigh less beside more"
+        return Known(alone / other.step.value, "", "model", bound)
 
 
-def estimate_text(
-    text: str, group: ChipGroup, operations: float = 0.0, compiled_slices: int = 1
-) -> StepEstimate:
+def estimate_text(text: str, group: ChipGroup, compiled_slices: int = 1) -> StepEstimate:
     """Return what a step takes whose program, compiled for a chip of this kind, has this text.
 
     Args:
         text: of the program.
         group: the chips.
-        operations: FLOP of a device, by which computing is counted where there are no cycles.
         compiled_slices: see `collective_seconds`.
 
     Raises:
         ProgramTextError: if it is no program's text.
-        ValueError: if the chip has no clock, as the compilers of GPUs and CPUs estimate no cycles.
+        ValueError: if nothing is known of the chip's speed.
     """
     program = CompiledProgram(text)
-    return estimate(program.summary(), group, program.devices, operations, compiled_slices)
+    return estimate(program.summary(), group, program.devices, compiled_slices)
 
 
 def estimate(
     summary: Summary,
     group: ChipGroup,
     compiled_for: int,
-    operations: float = 0.0,
     compiled_slices: int = 1,
 ) -> StepEstimate:
     """Return what a step takes of which the compiled program's summary is this one.
@@ -160,11 +161,10 @@ def estimate(
         summary: of the program.
         group: the chips.
         compiled_for: how many devices the program was compiled for.
-        operations: FLOP of a device, by which computing is counted where there are no cycles.
         compiled_slices: see `collective_seconds`.
 
     Raises:
-        ValueError: if the chip has no clock, and no peak or no operations.
+        ValueError: if nothing is known of the chip's speed.
     """
     chip = group.chip
     by_place: dict[str, float] = defaultdict(float)
@@ -178,10 +178,15 @@ def estimate(
         computing = Known(
             total, "s", "compiler's cycles", f"at {chip.clock.value / 1e9:g} GHz{assumed}"
         )
-    elif chip.peak.value and operations:
-        total = operations / chip.peak.value
+    elif chip.peak.value and chip.memory_bandwidth.value:
+        for work in summary.work:
+            by_place[_place(work)] += _roofline(work, chip)
+        total = sum(by_place.values())
         computing = Known(
-            total, "s", "model", "all operations at the chip's peak: far less than it takes"
+            total,
+            "s",
+            "model",
+            "each kernel at the chip's peak or bandwidth, whichever takes longer: none reaches it",
         )
     else:
         raise ValueError(f"No time can be planned for {group.name}: {chip.clock.source}.")
@@ -215,7 +220,6 @@ def estimate(
         without_estimate=summary.without_estimate if chip.clock.value else (),
         unknown_loops=summary.unknown_loops,
         summary=summary,
-        operations=operations,
         compiled_slices=compiled_slices,
     )
 
@@ -274,6 +278,19 @@ def _seconds(work: Work, group: ChipGroup) -> float:
     if work.operations is not None:
         return work.operations * work.times * chip.cores / chip.peak.value
     return 2 * work.bytes * work.times / chip.memory_bandwidth.value
+
+
+_OF_PEAK = {"f32": 0.5, "f64": 0.068, "s8": 2.0, "u8": 2.0, "f8e4m3fn": 2.0, "f8e5m2": 2.0}
+"""How fast products of a dtype are, of bfloat16's peak: an H100's, float32 as TF32."""
+
+
+def _roofline(work: Work, chip: Chip) -> float:
+    """Seconds of a kernel that computes at the peak and moves at the bandwidth, both at once."""
+    products = sum(
+        operations / (chip.peak.value * _OF_PEAK.get(dtype, 1.0))
+        for dtype, operations in work.products.items()
+    )
+    return work.times * max(products, work.moved / chip.memory_bandwidth.value)
 
 
 def _all_times(collective: Collective, once: Known) -> Known:

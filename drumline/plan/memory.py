@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from drumline.plan.compiled.program_text import CompiledProgram, type_bytes
 from drumline.plan.hardware import ChipGroup, Known
-from drumline.plan.program_text import CompiledProgram, type_bytes
 
 LARGEST = 10
 _UNITS = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}

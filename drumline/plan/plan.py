@@ -20,12 +20,12 @@ from drumline.data import Dataset
 from drumline.distribute.step.compiled_step import NotPlannedError
 from drumline.plan.changes.suggestions import Suggestion, by_formula, planned
 from drumline.plan.changes.variant import AS_WRITTEN, Variant
+from drumline.plan.compiled.program_text import Collective, CompiledProgram
 from drumline.plan.estimate import StepEstimate, estimate_text
 from drumline.plan.hardware import ChipGroup, Known
 from drumline.plan.jax_internals import seeing
 from drumline.plan.memory import Memory, memory_of, out_of_memory
 from drumline.plan.planner import FoundStep, Planner, StepFound
-from drumline.plan.program_text import Collective, CompiledProgram
 from drumline.plan.stand_ins import plan_strategies
 from drumline.plan.targets import CompilerMissingError, devices_of
 
@@ -148,11 +148,14 @@ def plan_script(
     if compiled.text:
         collectives = CompiledProgram(compiled.text).summary().collectives
         try:
-            step = estimate_text(compiled.text, group, compiled.operations, group.slices)
+            step = estimate_text(compiled.text, group, group.slices)
         except ValueError as error:
             notes.append(str(error))
-    if step is not None and compiled.operations and group.chip.peak.value:
-        share = step.share_of_peak(compiled.operations).value
+    operations = Known(compiled.operations, "FLOP", "compiled", "the compiler's count, of a device")
+    if step is not None and not operations.value:
+        operations = Known(step.products, "FLOP", "model", "the products in the program's text")
+    if step is not None and operations.value and group.chip.peak.value:
+        share = step.share_of_peak(operations.value).value
         if share > 1:
             notes.append(
                 f"{share:.0%} of the peak is more than a chip can: the time is far too short"
@@ -180,7 +183,7 @@ def plan_script(
         compiled.memory,
         step,
         collectives,
-        Known(compiled.operations, "FLOP", "compiled", "the compiler's count, of a device"),
+        operations,
         Known(size, "B", "model", "shapes of the batch"),
         _measured_input(planner.dataset, notes) if measure_input else None,
         largest,

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from drumline._extras import import_extra
 from drumline.plan.changes.suggestions import MEMORY, RATE, STEP, Suggestion
+from drumline.plan.compiled.program_text import Collective
 from drumline.plan.estimate import (
     SIZES,
     StepEstimate,
@@ -27,7 +28,6 @@ from drumline.plan.estimate import (
 )
 from drumline.plan.hardware import Known
 from drumline.plan.plan import SECONDS_AN_HOUR, Plan
-from drumline.plan.program_text import Collective
 
 LAYERS = 10
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -204,7 +204,7 @@ def step_sections(step: StepEstimate) -> tuple[Section, ...]:
             _alike((_described(each.collective), each.seconds) for each in step.collectives),
         ),
         Section(
-            "Scaling efficiency, upper bounds",
+            "Scaling efficiency" + (", upper bounds" if chip.clock.value else ""),
             tuple((f"{chips} chips", known) for chips, known in efficiencies(step)),
         ),
         Section(f"{chip.platform} {chip.name}", hardware),
@@ -367,9 +367,7 @@ def _draw_layers(axes: Any, step: StepEstimate) -> None:
 def _draw_scaling(axes: Any, step: StepEstimate) -> None:
     points = efficiencies(step)
     axes.plot([chips for chips, _ in points], [known.value * 100 for _, known in points], "o-")
-    axes.set(
-        title="Scaling efficiency, upper bound", xlabel="chips", ylabel="%", xscale="log", ylim=0
-    )
+    axes.set(title="Scaling efficiency, at best", xlabel="chips", ylabel="%", xscale="log", ylim=0)
 
 
 def _draw_changes(axes: Any, plan: Plan, changes: Sequence[Suggestion]) -> None:

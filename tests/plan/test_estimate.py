@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from drumline.plan import report
+from drumline.plan.compiled.program_text import Collective, ProgramTextError
 from drumline.plan.estimate import (
     HOP_SECONDS,
     NETWORK_SECONDS,
@@ -19,7 +20,6 @@ from drumline.plan.estimate import (
     estimate_text,
 )
 from drumline.plan.hardware import CHIPS, Known, group_of
-from drumline.plan.program_text import Collective, ProgramTextError
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -115,9 +115,36 @@ def test_efficiencies_are_of_one_chip_and_at_most_1() -> None:
     assert found[-1][1].value < found[8][1].value, "over the network it is slower"
 
 
+def test_a_gpu_s_kernels_take_what_peak_or_bandwidth_give() -> None:
+    """No cycles: each computes at the peak, or moves at the bandwidth, whichever takes longer."""
+    step = step_of("gpu", "gpu-h100-8")
+    work = {each.name: each for each in step.summary.work}
+    # Three passes of a convolution have the same products: of each output, 3 x 3 x 64.
+    convolution = 2.0 * (8 * 14 * 14 * 128) * (3 * 3 * 64)
+    for name in ("forward", "filter", "input"):
+        assert work[name].products == {"bf16": convolution}, name
+    assert work["product"].products == {"bf16": 2.0 * 64 * 32 * 16}
+    assert work["gemm"].products == {"f32": 2.0 * 64 * 64 * 128}
+    assert work["new"].products == {} and work["new"].moved == 3 * 4096
+    images, output, kernel = 8 * 14 * 14 * 64 * 2, 8 * 14 * 14 * 128 * 2, 128 * 9 * 64 * 2
+    assert work["forward"].moved == images + output + kernel
+    assert step.products == 3 * convolution + 2.0 * 64 * 32 * 16 + 2.0 * 64 * 64 * 128
+    peak, bandwidth = 989.4e12, 3.35e12
+    assert convolution / peak > (images + output + kernel) / bandwidth
+    by_place = {layer.name: layer.seconds.value for layer in step.layers}
+    assert by_place["conv"] == pytest.approx(convolution / peak)
+    assert by_place["conv, backward"] == pytest.approx(2 * convolution / peak)
+    assert by_place["sgd"] == pytest.approx(3 * 4096 / bandwidth)
+    # float32 at half of the peak, but for small matrices it is what they move that counts.
+    assert by_place["last"] == pytest.approx(4 * (64 * 64 + 2 * 64 * 128) / bandwidth)
+    assert step.computing.how == "model" and "none reaches it" in step.computing.source
+    assert step.computing.value == pytest.approx(sum(by_place.values()))
+    assert step.hidden.value > 0 == step.waiting.value
+
+
 def test_no_time_without_cycles_or_links() -> None:
-    with pytest.raises(ValueError, match="No time can be planned for gpu-h100-8: no compiler's"):
-        step_of("zero", "gpu-h100-8")
+    with pytest.raises(ValueError, match="No time can be planned for cpu-4x2: no compiler's"):
+        step_of("gpu", "cpu-4x2")
     with pytest.raises(ValueError, match=r"cpu-4x2 cannot be planned: this machine"):
         seconds("cpu-4x2")
     with pytest.raises(ProgramTextError, match="no compiled program's text"):

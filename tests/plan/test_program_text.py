@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from drumline.plan.program_text import CompiledProgram, ProgramTextError, Summary, type_bytes
+from drumline.plan.compiled.program_text import (
+    CompiledProgram,
+    ProgramTextError,
+    Summary,
+    type_bytes,
+)
 
 PROGRAMS = Path(__file__).parent / "programs"
 

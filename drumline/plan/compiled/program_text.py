@@ -14,6 +14,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
+from drumline.plan.compiled.roofline import ProgramTextError, products_of, taken_by, type_bytes
+
 COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -33,8 +35,6 @@ _NO_WORK = frozenset(
 """What takes no time of the chip's units: ``-done`` neither, and memory is copied beside work."""
 _HEADER = re.compile(r"(ENTRY )?%?([\w.\-]+) .*\{$")
 _NAMED = re.compile(r"(?:ROOT )?%?([\w.\-]+) = (.*)$", re.S)
-_ARRAY = re.compile(r"\b([a-z]+[0-9]*[a-z0-9]*)\[([^\]]*)\]")
-_BITS = re.compile(r"[a-z]+(\d+)")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _CYCLES = re.compile(r'"estimated_cycles":"?(\d+)')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
@@ -53,10 +53,6 @@ _CONSTANT = re.compile(r"constant\((-?\d+)\)")
 _MEGASCALE = re.compile(r'"?_xla_megascale_transfer_type"?="(\w+)"')
 _DEEPEST = 64
 _LARGEST_COUNT = 10**9
-
-
-class ProgramTextError(ValueError):
-    """The text is not that of a compiled program; the message says where it ends to be one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +119,8 @@ class Work:
         bytes: of its result, once.
         op_name: where it comes from.
         operations: FLOP of a kernel that is known by its name, once; None of all else.
+        products: FLOP of matrix products and convolutions, once, by their operands' dtype, and
+        moved: bytes of what it takes and gives, once: both where there are no cycles.
     """
 
     name: str
@@ -132,6 +130,8 @@ class Work:
     bytes: float
     op_name: str
     operations: float | None = None
+    products: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    moved: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,33 +157,6 @@ class Summary:
     def without_estimate(self) -> tuple[Work, ...]:
         """What computes, and has no estimate."""
         return tuple(each for each in self.work if each.cycles is None and each.operations is None)
-
-
-def type_bytes(text: str) -> dict[str, float]:
-    """The bytes of a type as written, a tuple among them, by dtype.
-
-    Raises:
-        ProgramTextError: if a dimension is not a number, or the size is none that memory has.
-    """
-    total: dict[str, float] = {}
-    for dtype, dimensions in _ARRAY.findall(text):
-        bits = 8 if dtype == "pred" else _bits(dtype)
-        count = 1
-        for dimension in filter(None, dimensions.split(",")):
-            size = dimension.strip().removeprefix("<=")
-            if not size.isdecimal() or len(size) > 18:
-                raise ProgramTextError(f"{dtype}[{dimensions}] has the dimension {dimension!r}.")
-            count *= int(size)
-            if count > 1 << 62:
-                raise ProgramTextError(f"{dtype}[{dimensions[:80]}] is larger than any memory.")
-        if bits:
-            total[dtype] = total.get(dtype, 0.0) + count * bits / 8
-    return total
-
-
-def _bits(dtype: str) -> int:
-    found = _BITS.match(dtype)  # f8e4m3fn has 8; token and opaque have none
-    return int(found[1][:3]) if found else 0
 
 
 class CompiledProgram:
@@ -323,15 +296,19 @@ class _Count:
                 chain = self._inside(called.get("calls", ""), times, where)
                 if chain and not cycles:
                     return  # the start or the end of a chain
+            size = sum(type_bytes(instruction.type).values())
+            here = self._program.computations[where]
             self._work.append(
                 Work(
                     instruction.name,
                     opcode,
                     float(cycles[1][:18]) * times if cycles else None,
                     times,
-                    sum(type_bytes(instruction.type).values()),
+                    size,
                     instruction.op_name,
                     _operations(instruction) if opcode == "custom-call" else None,
+                    {} if cycles else products_of(instruction, here, self._program),
+                    0.0 if cycles else size + taken_by(instruction, here),
                 )
             )
 
