@@ -153,6 +153,12 @@ class ReplicaArrays:
         return self._strategy.variable_sharding.device_set != devices
 
     @property
+    def has_home(self) -> bool:
+        """Whether variables live on one device, which is not that of the only replica."""
+        one = len(self._strategy.variable_sharding.device_set) == 1
+        return one and self.variables_away and not self._strategy.spans_processes
+
+    @property
     def local_sharding(self) -> Sharding:
         """Where this process's replicas find what is the same for all of them.
 

@@ -216,10 +216,10 @@ class CentralStorageStrategy(Strategy):
     gradients back. A table that is read in another way, as by a regularizer, is copied like other
     weights, which the log says.
 
-    The numbers are those of a `MirroredStrategy` on the same devices. `evaluate` and `predict` copy
-    whole tables, and steps of `run` all that they use, slots among it: these copies stay on the
-    replicas' devices while steps follow one another, and what was written returns when a variable
-    is read.
+    `evaluate` and `predict` look rows up in the same way; copies of other weights stay on the
+    replicas' devices until the weights change. Steps of `run` copy all that they use, slots among
+    it: these copies stay while steps follow one another, and what was written returns when a
+    variable is read. The numbers are those of a `MirroredStrategy` on the same devices.
 
     Args:
         compute_devices: device names or JAX devices on which replicas run, one replica each; by

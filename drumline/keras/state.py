@@ -182,8 +182,8 @@ def place_state(get_state: Callable[..., Any]) -> Callable[..., Any]:
             if strategy is not None:
                 members = state_variables(self, names)
                 place = _placed_whole if on_replicas is None else _placed
-                trains = _AT_HOME[1] in names and updates_at_home(self)
-                at_home = _AT_HOME if trains else ()
+                groups_at_home = [name for name in _AT_HOME if name in names]
+                at_home = groups_at_home if _stays_at_home(self, groups_at_home) else ()
                 state = tuple(
                     [
                         (_placed_home if name in at_home else place)(strategy, *each)
@@ -318,13 +318,20 @@ def updates_at_home(model: keras.Model) -> bool:
 
     That is away from the replicas; a single device has all of them.
     """
+    return _stays_at_home(model, _AT_HOME)
+
+
+def weights_stay_home(model: keras.Model) -> bool:
+    """Whether the model's steps of `evaluate` and `predict` take weights where variables live."""
+    return _stays_at_home(model, _AT_HOME[:1])
+
+
+def _stays_at_home(model: keras.Model, groups: Collection[str]) -> bool:
     strategy = runs_on_replicas(model)
-    if strategy is None or strategy.spans_processes or strategy._planner is not None:
+    if strategy is None or strategy._planner is not None or not strategy._arrays.has_home:
         return False
     home = strategy.variable_sharding
-    if not strategy._arrays.variables_away or len(home.device_set) > 1:
-        return False
-    members = itertools.chain.from_iterable(state_variables(model, _AT_HOME))
+    members = itertools.chain.from_iterable(state_variables(model, groups))
     return all(strategy.sharding_of(variable) == home for variable in members)
 
 

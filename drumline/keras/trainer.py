@@ -29,7 +29,9 @@ from drumline.keras.state import (
     runs_on_replicas,
     strategy_of,
     updates_at_home,
+    weights_stay_home,
 )
+from drumline.keras.step.central_evaluation import CentralGlobalBatchStep
 from drumline.keras.step.central_update import CentralTrainStep
 from drumline.keras.step.train_step import (
     GlobalBatchStep,
@@ -113,9 +115,8 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
             with _delivering(self, "test_step"):
                 return make(self, force)
         if self.test_function is None or force:
-            step = _one_form(
-                self, "test_step", GlobalBatchStep(self.test_step, self, TEST_STATE, strategy)
-            )
+            kind = CentralGlobalBatchStep if weights_stay_home(self) else GlobalBatchStep
+            step = _one_form(self, "test_step", kind(self.test_step, self, TEST_STATE, strategy))
             step = limit_in_flight(step, strategy)
             self.test_function = self._make_function(step)
         return None
@@ -131,7 +132,8 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is None:
             return make(self, force)
         if self.predict_function is None or force:
-            step: Callable[..., Any] = GlobalBatchStep(
+            kind = CentralGlobalBatchStep if weights_stay_home(self) else GlobalBatchStep
+            step: Callable[..., Any] = kind(
                 _predict_step(self), self, PREDICT_STATE, strategy, sharded_outputs=True
             )
             step = limit_in_flight(step, strategy)

@@ -13,6 +13,7 @@ import pytest
 
 from drumline.distribute import MirroredStrategy, Strategy
 from drumline.distribute.experimental import CentralStorageStrategy
+from tests.moved_rows import count_moved_rows, padded
 
 ROWS, WIDTH, OTHER = 1000, 8, (50, 4)
 HOME = "cpu:3"
@@ -58,6 +59,15 @@ class _NoTableAway(keras.callbacks.Callback):
         self._home = jax.devices()[int(home.split(":")[1])]
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._look()
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._look()
+
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._look()
+
+    def _look(self) -> None:
         self.batches += 1
         for array in jax.live_arrays():
             if array.shape in ((ROWS, WIDTH), OTHER):
@@ -83,6 +93,8 @@ def test_training_equals_that_of_mirrored_variables(case: str) -> None:
         )
         assert watch.batches or not is_central
         results = [*history.history.values(), model.train_on_batch(x, y)]
+        results += [model.evaluate(x, y, batch_size=12, verbose=0, callbacks=callbacks)]
+        results += [model.predict(x, batch_size=12, verbose=0, callbacks=callbacks)]
         values = [variable.value for variable in (*model.variables, *model.optimizer.variables)]
         found.append([np.asarray(value) for value in (*values, *results)])
     for ours, theirs in zip(*found, strict=True):
@@ -93,33 +105,27 @@ def test_rows_travel_and_tables_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _model(CentralStorageStrategy(_compute(2), HOME), {})
     x, y = _batches(8)
     model.train_on_batch(x, y)
-    sent: dict[str, int] = {"to": 0, "from": 0}
-    home = jax.devices()[3]
-    put = jax.device_put
-
-    def counted(values: Any, *where: Any, **options: Any) -> Any:
-        moved = put(values, *where, **options)
-        for before, after in zip(jax.tree.leaves(values), jax.tree.leaves(moved), strict=True):
-            if before.dtype != np.float32 or np.shape(before)[1:] not in ((WIDTH,), OTHER[1:]):
-                continue
-            came = before.devices() if isinstance(before, jax.Array) else set()
-            shares = [each for each in after.addressable_shards if each.device not in came]
-            for each in shares:
-                sent["from" if each.device == home else "to"] += each.data.nbytes
-        return moved
-
-    monkeypatch.setattr(jax, "device_put", counted)
+    sent = count_moved_rows(monkeypatch, HOME, [(WIDTH,), OTHER[1:]])
     model.train_on_batch(x, y)
     expected = 0
     for share in (slice(0, 4), slice(4, 8)):
         words = len(np.unique([x[0][share], x[1][share]]))
         others = len(np.unique(x[1][share] % OTHER[0]))
-        expected += 4 * (WIDTH * _padded(words) + OTHER[1] * _padded(others))
+        expected += 4 * (WIDTH * padded(words) + OTHER[1] * padded(others))
     assert sent == {"to": expected, "from": expected}
 
 
-def _padded(rows: int) -> int:
-    return 1 << (rows - 1).bit_length()
+def test_rows_alone_travel_for_evaluate_and_predict(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = _model(CentralStorageStrategy(_compute(2), HOME), {})
+    x, y = _batches(8)
+    model.test_on_batch(x, y)
+    model.predict_on_batch(x)
+    sent = count_moved_rows(monkeypatch, HOME, [(WIDTH,), OTHER[1:]])
+    model.test_on_batch(x, y)
+    model.predict_on_batch(x)
+    words, others = len(np.unique(x)), len(np.unique(x[1] % OTHER[0]))
+    rows = 4 * (WIDTH * padded(words) + OTHER[1] * padded(others))
+    assert sent == {"to": 2 * 2 * rows, "from": 0}  # of two steps, to two devices
 
 
 def test_a_table_that_is_read_otherwise_is_copied_and_named(

@@ -21,16 +21,10 @@ import keras
 from drumline.distribute import ReduceOp, Strategy
 from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.replica import whole_batch
+from drumline.distribute.step.central_programs import CentralPrograms
+from drumline.distribute.step.looked_up_rows import SUMS, LeanProgram, StepForm
 from drumline.keras.internals import shadowed
 from drumline.keras.state import TRAIN_STATE, state_variables
-from drumline.keras.step.central_tables import (
-    SUMS,
-    IdsFromRows,
-    LeanProgram,
-    LookedUpRows,
-    StepForm,
-    tables_of,
-)
 from drumline.keras.step.reductions import NeedsGlobalBatch, ReplicaTrace, whole_batch_outputs
 from drumline.keras.step.train_step import (
     TrainStep,
@@ -135,11 +129,6 @@ def _same(values: Any, others: Any) -> bool:
     return len(values) == len(others) and all(one is other for one, other in pairs)
 
 
-def _leaves(tree: Any) -> list[Any]:
-    leaves: list[Any] = jax.tree.leaves(tree)
-    return leaves
-
-
 class CentralTrainStep(TrainStep):
     """A `TrainStep` of a state whose weights and slots lie where variables live.
 
@@ -154,8 +143,7 @@ class CentralTrainStep(TrainStep):
         self._must_see_whole |= strategy.num_replicas_in_sync == 1
         self._updates_inside = False
         self._unreduced: frozenset[int] = frozenset()
-        self._reported: set[str] = set()
-        self._programs: dict[Any, LeanProgram | LookedUpRows] = {}
+        self._programs = CentralPrograms(strategy, lambda: model.name)
 
     def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
         """Return the logs, `WithParcels`, and the new state, which lies as the old one did."""
@@ -237,10 +225,16 @@ class CentralTrainStep(TrainStep):
                 return step
 
             by_rows = self._strategy.batch_sharding
-            return StepForm(self._strategy, body, (state, batch), True, by_rows)
+            placed = self._strategy._arrays.program_sharding
+            weights = self._model.trainable_variables
+            left = (*(placed,) * 5, by_rows)
+            return StepForm(
+                self._strategy, body, (state, batch), weights, (placed, by_rows), left, True
+            )
 
-        results, sums = self._computed(form, (state, batch), True)
+        results, of_tables = self._programs.compute("on replicas", (state, batch), form)
         logs, after, metrics, _, differs, parcels = results
+        sums = self._sums(results, of_tables)
         replicas = self._strategy.num_replicas_in_sync
         state = self._updated(state, after, metrics, sums, replicas)
         if differs is not None:
@@ -278,92 +272,33 @@ class CentralTrainStep(TrainStep):
         by_rows = self._strategy.batch_sharding if even else placed
 
         def form() -> StepForm:
-            return StepForm(self._strategy, lambda tables: step, arguments, False, by_rows)
+            weights, places = self._model.trainable_variables, (placed, by_rows, placed)
+            return StepForm(
+                self._strategy, lambda _: step, arguments, weights, places, (placed,) * 6, False
+            )
 
-        results, grads = self._computed(form, arguments, even)
+        results, of_tables = self._programs.compute(even, arguments, form, self._require_unread)
         logs, after, metrics, _, _, parcels = results
+        grads = self._sums(results, of_tables)
         return WithParcels(logs, parcels), self._updated(state, after, metrics, grads, 1)
 
-    def _computed(
-        self, form: Callable[[], StepForm], arguments: Any, even: bool
-    ) -> tuple[Any, list[jax.Array]]:
-        """What the replicas' program gives, and the gradients where variables live.
-
-        Args:
-            form: how it runs.
-            arguments: of it.
-            even: whether the batch is cut over the replicas.
-        """
-        leaves, structure = jax.tree.flatten(arguments[1])
-        shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-        key = (len(arguments), even, structure, shapes)
-        step = self._programs.get(key)
-        if step is None:
-            step = self._programs[key] = self._made(form())
-        if isinstance(step, LookedUpRows):
-            results, of_tables = step.compute(arguments, self._on_replicas)
-        else:
-            results, of_tables = step(arguments, self._on_replicas), {}
-        home = self._strategy.variable_sharding
-        (device,) = home.device_set
-        grads = iter(jax.device_put([_copy_near(grad, device) for grad in results[SUMS]], home))
-        return results, [
-            of_tables[position] if position in of_tables else next(grads)
-            for position in range(len(arguments[0][0]))
-        ]
-
-    def _made(self, form: StepForm) -> LeanProgram | LookedUpRows:
-        """The program of a step.
+    def _require_unread(self, program: LeanProgram) -> None:
+        """Check that the program does not read its third argument.
 
         Raises:
-            NeedsGlobalBatch: if it has to see the whole batch.
-            UpdatesInside: if its update cannot be separated.
+            UpdatesInside: if it does.
         """
-        by_replica = form.strategy.batch_sharding if form.on_replicas else form.placed
-        left = (*(form.placed,) * 5, by_replica)
-        is_by_replica = tuple(part != form.placed for part in left)
-        program = form.spread(_step(form.body(())), 0, is_by_replica)
-        step = LeanProgram.of(program, form.arguments, form.places, left)
-        if any(step.reads[sum(len(_leaves(part)) for part in form.arguments[:2]) :]):
+        if any(program.reads[program.ends[1] :]):
             raise UpdatesInside("it computes with what the optimizer leaves")
-        variables = self._model.trainable_variables
-        tables = tables_of(form, step, variables)
-        try:
-            rows = LookedUpRows(form, tables, variables, left) if tables.positions else None
-        except IdsFromRows:
-            rows = None
-            whole = [variables[each].path for each in tables.positions.values()]
-            self._report_whole(whole, "which rows are looked up depends on rows")
-        for reason in tables.whole:
-            path = variables[int(reason.key.split()[1])].path
-            self._report_whole([path], f"`{reason.primitive}` at {reason.line} reads it")
-        return step if rows is None else rows
 
-    def _report_whole(self, paths: Sequence[str], reason: str) -> None:
-        for path in paths:
-            if path not in self._reported:
-                self._reported.add(path)
-                _log.info(
-                    "%s: all of %s is copied to each compute device in each step, not only the "
-                    "rows that are looked up: %s",
-                    self._model.name,
-                    path,
-                    reason,
-                )
-
-    def _on_replicas(self, values: list[Any]) -> list[Any]:
-        """The values, with copies of those that lie where variables live."""
-        placed = self._strategy._arrays.program_sharding
-        home = self._strategy.variable_sharding
-        away = [
-            position
-            for position, value in enumerate(values)
-            if isinstance(value, jax.Array) and value.committed and value.sharding == home
+    def _sums(self, results: Any, of_tables: dict[int, jax.Array]) -> list[jax.Array]:
+        """The gradients' sums at home, for each of the weights."""
+        sums = iter(self._programs.to_home(results[SUMS]))
+        count = len(results[SUMS]) + len(of_tables)
+        return [
+            of_tables[position] if position in of_tables else next(sums)
+            for position in range(count)
         ]
-        found = dict(enumerate(values))
-        copies = jax.device_put([values[position] for position in away], placed)
-        found.update(zip(away, copies, strict=True))
-        return list(found.values())
 
     def _updated(self, state: Any, after: Any, metrics: Any, sums: Any, parts: int) -> Any:
         """The state after the update at home; the gradients are sums of `parts`."""
@@ -392,15 +327,3 @@ class CentralTrainStep(TrainStep):
             for values, members in zip(new[::2], variables[::2], strict=True)
         ]
         return results, (at_home[0], new[1], at_home[1], new[3])
-
-
-def _step(body: Callable[..., Any]) -> Callable[..., Any]:
-    body.__name__ = "train_step"
-    return body
-
-
-def _copy_near(value: jax.Array, device: jax.Device) -> jax.Array:
-    """One of the copies of `value`: that on `device`, if there is one."""
-    shards = value.addressable_shards
-    near = [shard.data for shard in shards if shard.device == device]
-    return near[0] if near else shards[0].data

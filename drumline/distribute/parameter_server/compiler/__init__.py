@@ -21,8 +21,8 @@ from drumline.distribute.parameter_server.errors import (
     OptimizerError,
     ProgramError,
     StepError,
-    WholeTableReadError,
 )
+from drumline.training.row_sparse.table_access import WholeTableReadError
 
 __all__ = [
     "CorruptProgramError",

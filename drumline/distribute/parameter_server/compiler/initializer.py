@@ -21,13 +21,13 @@ from jax import lax
 from jax.extend.random import threefry2x32_p
 
 from drumline.distribute.parameter_server.compiler.exporting import PLATFORMS, export_function
-from drumline.distribute.parameter_server.compiler.interpreter import (
+from drumline.distribute.parameter_server.errors import ProgramError
+from drumline.training.keras_internals import StatelessScope
+from drumline.training.row_sparse.interpreter import (
     RowsInterpreter,
     RowSparse,
     Uniform,
 )
-from drumline.distribute.parameter_server.errors import ProgramError
-from drumline.training.keras_internals import StatelessScope
 
 
 class NotByRows(Exception):

@@ -27,13 +27,13 @@ from drumline.distribute.parameter_server.compiler.exporting import (
     export_function,
 )
 from drumline.distribute.parameter_server.compiler.ids_split import Accesses, split_ids
-from drumline.distribute.parameter_server.compiler.interpreter import RowSparse, Uniform, is_special
 from drumline.distribute.parameter_server.compiler.recorded_step import RecordedStep, record
 from drumline.distribute.parameter_server.compiler.step_program import StepProgram
-from drumline.distribute.parameter_server.compiler.table_access import TableInterpreter
-from drumline.distribute.parameter_server.errors import StepError, WholeTableReadError
+from drumline.distribute.parameter_server.errors import StepError
 from drumline.distribute.step.outputs import unwrap
 from drumline.training import jax_internals
+from drumline.training.row_sparse.interpreter import RowSparse, Uniform, is_special
+from drumline.training.row_sparse.table_access import TableInterpreter, WholeTableReadError
 
 _PASSED_ON = frozenset({"copy", "copy_p", "stop_gradient"})
 

@@ -29,10 +29,10 @@ from drumline.distribute.parameter_server.compiler.exporting import (
     export_function,
     load_program,
 )
-from drumline.distribute.parameter_server.compiler.interpreter import RowsInterpreter, RowSparse
 from drumline.distribute.parameter_server.compiler.recorded_step import require_servable
 from drumline.distribute.parameter_server.errors import OptimizerError
 from drumline.training import jax_internals, keras_internals
+from drumline.training.row_sparse.interpreter import RowsInterpreter, RowSparse
 
 
 class _Check(RowsInterpreter):

@@ -16,15 +16,35 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from drumline.distribute.parameter_server.compiler.interpreter import (
+from drumline.training import jax_internals
+from drumline.training.row_sparse.interpreter import (
     RowsInterpreter,
     RowSparse,
     Uniform,
 )
-from drumline.distribute.parameter_server.errors import WholeTableReadError
-from drumline.training import jax_internals
 
 _SUMMED = (np.float32, np.float64)
+
+
+class WholeTableReadError(ValueError):
+    """A step needs more of a table than the rows it looks up.
+
+    Attributes:
+        key: the table's key.
+        path: what its user calls it.
+        primitive: the operation that needs it, as JAX names it.
+        line: where the user wrote it.
+    """
+
+    def __init__(self, key: str, path: str, primitive: str, line: str) -> None:
+        super().__init__(
+            f"The table {path!r} is used by `{primitive}` at {line}, which needs all of its rows; "
+            "only the rows that a step looks up are fetched, as in keras.layers.Embedding or "
+            "keras.ops.take(table, ids, axis=0). Look rows up first and compute with those (an "
+            "activity regularizer in the place of a regularizer of the table), or let the variable "
+            "be no table."
+        )
+        self.key, self.path, self.primitive, self.line = key, path, primitive, line
 
 
 def takes_whole_rows(eqn: Any) -> bool:

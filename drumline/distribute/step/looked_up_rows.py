@@ -10,10 +10,11 @@ added up in the order of the replicas, as where each replica's gradient has the 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +22,14 @@ import numpy as np
 from jax.extend import core
 from jax.sharding import PartitionSpec, Sharding
 
-from drumline.distribute import Strategy
 from drumline.distribute.collectives.collective_channels import ChannelAllocator, ChannelRange
-from drumline.distribute.parameter_server.compiler.interpreter import RowSparse, Uniform, is_special
-from drumline.distribute.parameter_server.compiler.table_access import TableInterpreter
-from drumline.distribute.parameter_server.errors import WholeTableReadError
-from drumline.distribute.strategy import REPLICA_AXIS
+from drumline.distribute.values import REPLICA_AXIS
 from drumline.training import jax_internals
+from drumline.training.row_sparse.interpreter import RowSparse, Uniform, is_special
+from drumline.training.row_sparse.table_access import TableInterpreter, WholeTableReadError
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,14 @@ class LeanProgram:
         jaxpr: the program.
         run: takes the leaves that are read, in order, and returns the results' leaves.
         reads: for each leaf of the arguments, whether it is read.
+        ends: where the leaves of each argument end.
         results: their structure.
     """
 
     jaxpr: Any
     run: Callable[..., list[Any]]
     reads: tuple[bool, ...]
+    ends: tuple[int, ...]
     results: Any
 
     @classmethod
@@ -55,8 +59,8 @@ class LeanProgram:
         Args:
             program: it takes `arguments`.
             arguments: a tuple.
-            places: where the program finds the leaves of each argument.
-            left: where it leaves the leaves of each result.
+            places: where the program finds each argument: a sharding, or a tree of its leaves'.
+            left: where it leaves each result.
         """
         leaves, tree = jax.tree.flatten(arguments)
 
@@ -67,7 +71,7 @@ class LeanProgram:
         traced, shapes = jax.make_jaxpr(numbered, return_shape=True)(*leaves)
         jaxpr, used = jax_internals.without_dead_code(traced.jaxpr)
         consts = traced.consts
-        given = [place for place, part in zip(places, arguments, strict=True) for _ in _flat(part)]
+        given = _for_leaves(places, arguments)
 
         def step(*read: Any) -> list[Any]:
             return list(jax.core.eval_jaxpr(jaxpr, consts, *read))
@@ -75,15 +79,25 @@ class LeanProgram:
         run = jax.jit(
             step,
             in_shardings=[s for s, is_read in zip(given, used, strict=True) if is_read],
-            out_shardings=[s for s, part in zip(left, shapes, strict=True) for _ in _flat(part)],
+            out_shardings=_for_leaves(left, shapes),
         )
-        return cls(jaxpr, run, tuple(used), jax.tree.structure(shapes))
+        ends = tuple(itertools.accumulate(len(_flat(part)) for part in arguments))
+        return cls(jaxpr, run, tuple(used), ends, jax.tree.structure(shapes))
 
     def __call__(self, arguments: Any, place: Callable[[list[Any]], list[Any]]) -> Any:
         """Run it on `arguments`, of which `place` brings those that are read to the devices."""
         leaves = zip(_flat(arguments), self.reads, strict=True)
         read = place([leaf for leaf, is_read in leaves if is_read])
         return jax.tree.unflatten(self.results, self.run(*read))
+
+
+def _for_leaves(places: Sequence[Any], trees: Sequence[Any]) -> list[Any]:
+    """A place for each leaf of `trees`."""
+    found: list[Any] = []
+    for place, tree in zip(places, trees, strict=True):
+        alike = place is None or isinstance(place, Sharding)
+        found += [place] * len(_flat(tree)) if alike else _flat(place)
+    return found
 
 
 def _flat(tree: Any) -> list[Any]:
@@ -93,23 +107,28 @@ def _flat(tree: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class StepForm:
-    """A step that is to be traced for its gradients, and how it runs on the replicas.
+    """A step that reads variables which live at home, and how it runs on the replicas.
 
     Attributes:
         strategy: whose replicas.
-        body: ``body(tables)`` is the step, of the state, the batch and perhaps more, with the
-            gradients of the variables at these positions not reduced; it returns what
-            `CentralTrainStep` says.
-        arguments: of the step, the weights first.
-        on_replicas: whether it runs on each replica, with a share of the batch.
-        batch: where it finds the batch.
+        body: ``body(tables)`` is the step, with the gradients of the variables at these positions
+            not reduced. It returns a tuple, in which those that it has are at `SUMS`.
+        arguments: of the step; the first is a tuple, whose first member is the variables' values.
+        variables: those that may be tables.
+        places: where it finds each argument; a sharding, or a tree of one for each leaf.
+        left: where it leaves each result, `SUMS` among them.
+        on_replicas: whether it runs on each replica, with a share of what is cut.
+        has_gradients: whether it computes any.
     """
 
     strategy: Strategy
     body: Callable[[Collection[int]], Callable[..., Any]]
     arguments: tuple[Any, ...]
+    variables: Sequence[Any]
+    places: tuple[Any, ...]
+    left: tuple[Any, ...]
     on_replicas: bool
-    batch: Sharding
+    has_gradients: bool = True
 
     @property
     def parts(self) -> int:
@@ -126,27 +145,41 @@ class StepForm:
         """Where an array lies of which each replica has its own part."""
         return self.strategy.batch_sharding if self.on_replicas else self.placed
 
-    @property
-    def places(self) -> tuple[Sharding, ...]:
-        """Where the arguments lie."""
-        return (self.placed, self.batch, self.placed)[: len(self.arguments)]
+    def program(self, body: Callable[..., Any]) -> LeanProgram:
+        """The step, traced for its arguments, with `body` in the place of its own."""
+        return self._spread(body, self.arguments, self.places, self.left)
 
-    def spread(self, program: Callable[..., Any], parted: int, results: Any) -> Any:
-        """`program`, run on each replica if the step is.
+    def with_more(
+        self, body: Callable[..., Any], given: Any, more: int, left: tuple[Any, ...]
+    ) -> LeanProgram:
+        """As `program`, of a body that takes `more` arguments, of which each replica has a part.
 
         Args:
-            program: it takes the arguments and `parted` more, of which each replica has a part.
-            parted: how many.
-            results: for each result, whether each replica has a part of it; one, or a tuple.
+            body: it takes all of `given`.
+            given: the arguments, those among them.
+            more: how many.
+            left: where it leaves its results.
         """
+        return self._spread(body, given, (*self.places, *[self.by_parts] * more), left)
+
+    def _spread(self, body: Any, arguments: Any, places: Any, left: Any) -> LeanProgram:
+        return LeanProgram.of(self.on_each(body, places, left), arguments, places, left)
+
+    def on_each(self, body: Callable[..., Any], places: Any, left: Any) -> Callable[..., Any]:
+        """`body`, run on each replica if the step is."""
+        body.__name__ = "step"
         if not self.on_replicas:
-            return program
+            return body
         whole, cut = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
+
+        def specs(tree: Any) -> Any:
+            return jax.tree.map(lambda place: whole if place == self.placed else cut, tree)
+
         return jax.shard_map(
-            program,
+            body,
             mesh=self.strategy.mesh,
-            in_specs=(whole, cut, *[cut] * parted),
-            out_specs=jax.tree.map(lambda is_cut: cut if is_cut else whole, results),
+            in_specs=specs(places),
+            out_specs=specs(left),
             check_vma=False,
         )
 
@@ -164,40 +197,35 @@ class Tables:
     whole: list[WholeTableReadError] = field(default_factory=list)
 
 
-def tables_of(form: StepForm, step: LeanProgram, variables: Sequence[Any]) -> Tables:
+def tables_of(form: StepForm, step: LeanProgram) -> Tables:
     """Find the tables of a step, if it has any.
 
     Args:
         form: the step.
         step: all of it, traced.
-        variables: the weights.
     """
+    variables = form.variables
     inputs = iter(step.jaxpr.invars)
     read = [next(inputs) if is_read else None for is_read in step.reads[: len(variables)]]
     sources = {each: position for position, each in enumerate(read) if each is not None}
     tables = Tables({f"table {each}": each for each in sorted(_looked_up(step.jaxpr, sources))})
     if not tables.positions:
         return tables
-    every = range(len(variables))
 
     def look(*arguments: Any) -> tuple[()]:
         while tables.positions:
             try:
-                _require_rows(_with_rows(form.body(every), arguments, tables, variables), tables)
+                body = form.body(tuple(tables.positions.values()))
+                found = _with_rows(body, arguments, tables, variables)
+                _require_rows(found, tables, form.has_gradients)
                 break
             except WholeTableReadError as reason:
                 del tables.positions[reason.key]
                 tables.whole.append(reason)
         return ()
 
-    spread = ChannelRange(form.spread(_named(look), 0, ()), None)
-    jax.make_jaxpr(spread)(*form.arguments)
+    jax.make_jaxpr(ChannelRange(form.on_each(look, form.places, ()), None))(*form.arguments)
     return tables
-
-
-def _named(program: Callable[..., Any]) -> Callable[..., Any]:
-    program.__name__ = "step"
-    return program
 
 
 def _looked_up(jaxpr: Any, sources: Mapping[Any, int]) -> set[int]:
@@ -277,16 +305,18 @@ def _with_rows(
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
 
 
-def _require_rows(results: Any, tables: Tables) -> None:
+def _require_rows(results: Any, tables: Tables, has_gradients: bool) -> None:
     """Check that tables' gradients are rows, and that nothing else that a step leaves is.
 
     Raises:
         WholeTableReadError: naming one of which that is not so.
     """
-    sums = list(results[SUMS])
-    for key, position in tables.positions.items():
+    sums = list(results[SUMS]) if has_gradients else []
+    for key, position in tables.positions.items() if has_gradients else ():
         found = sums[position]
         sums[position] = None
+        if found is None:
+            continue
         if not (isinstance(found, RowSparse) and found.group == key and found.zero_elsewhere):
             raise WholeTableReadError(key, key, "the gradient", "the step's end")
     for each in jax.tree.leaves((results[:SUMS], sums, results[SUMS + 1 :])):
@@ -304,20 +334,14 @@ class LookedUpRows:
     Args:
         form: the step.
         tables: the tables.
-        variables: the weights.
-        left: where the step leaves its results.
 
     Raises:
         IdsFromRows: if the ids depend on what was looked up.
     """
 
-    def __init__(
-        self, form: StepForm, tables: Tables, variables: Sequence[Any], left: Sequence[Any]
-    ) -> None:
+    def __init__(self, form: StepForm, tables: Tables) -> None:
         self._form = form
         self._tables = tables
-        self._variables = variables
-        self._left = left
         self._counts = dict.fromkeys(tables.positions, 1)
         self._programs: dict[tuple[int, ...], LeanProgram] = {}
         self._ids = self._ids_program()
@@ -336,7 +360,7 @@ class LookedUpRows:
                 return jnp.zeros_like(ids)
 
             body = form.body(tables.positions.values())
-            _with_rows(body, tuple(arguments), tables, self._variables, rows, locate)
+            _with_rows(body, tuple(arguments), tables, form.variables, rows, locate)
             return ({key: jnp.concatenate(each) for key, each in found.items()},)
 
         values = form.arguments[0][0]
@@ -344,12 +368,7 @@ class LookedUpRows:
             key: np.zeros((form.parts, *values[each].shape[1:]), values[each].dtype)
             for key, each in tables.positions.items()
         }
-        program = LeanProgram.of(
-            form.spread(_named(ids_of), 1, (True,)),
-            (*form.arguments, rows),
-            (*form.places, form.by_parts),
-            (form.by_parts,),
-        )
+        program = form.with_more(ids_of, (*form.arguments, rows), 1, (form.by_parts,))
         if any(program.reads[-len(rows) :]):
             raise IdsFromRows
         return program
@@ -386,11 +405,14 @@ class LookedUpRows:
             places[key] = jax.device_put(where, form.by_parts)
         given = (*arguments, rows, places)
         results = self._program(given)(given, place)
+        if not form.has_gradients:
+            return results, {}
         *left, of_rows = results
         home = form.strategy.variable_sharding
         sums = {}
-        for key, position in tables.positions.items():
-            parts = jax.device_put(_parts(of_rows[key], form.parts), home)
+        for key, found in of_rows.items():
+            position = tables.positions[key]
+            parts = jax.device_put(_parts(found, form.parts), home)
             shape = weights[position].shape
             sums[position] = _added_up(tuple(shape))(parts, wanted[key])
         return tuple(left), sums
@@ -411,23 +433,21 @@ class LookedUpRows:
                 return places[key][start : starts[key]].reshape(ids.shape)
 
             body = form.body(tables.positions.values())
-            results = _with_rows(body, tuple(arguments), tables, self._variables, rows, locate)
+            results = _with_rows(body, tuple(arguments), tables, form.variables, rows, locate)
             results = [
                 jax.tree.map(lambda x: x.whole() if isinstance(x, Uniform) else x, each)
                 for each in results
             ]
+            if not form.has_gradients:
+                return tuple(results)
             sums = list(results[SUMS])
-            of_rows = {key: sums[each].value for key, each in tables.positions.items()}
+            of_rows = {key: sums[each] for key, each in tables.positions.items()}
+            of_rows = {key: rows.value for key, rows in of_rows.items() if rows is not None}
             results[SUMS] = [each for each in sums if not is_special(each)]
             return (*results, of_rows)
 
-        left = (*self._left, form.by_parts)
-        program = LeanProgram.of(
-            form.spread(_named(step), 2, tuple(place != form.placed for place in left)),
-            given,
-            (*form.places, form.by_parts, form.by_parts),
-            left,
-        )
+        left = (*form.left, form.by_parts) if form.has_gradients else form.left
+        program = form.with_more(step, given, 2, left)
         if any(program.reads[position] for position in tables.positions.values()):
             raise AssertionError("a step reads the whole of a table that it looks rows up in")
         self._programs[counts] = program

@@ -1,0 +1,147 @@
+"""The programs of replicas whose variables live on another device, by the shapes of batches.
+
+Each is given copies of what it reads, and no more: of variables that it only looks rows up in, the
+rows (`looked_up_rows`).
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from drumline.distribute.step.looked_up_rows import (
+    IdsFromRows,
+    LeanProgram,
+    LookedUpRows,
+    StepForm,
+    tables_of,
+)
+
+if TYPE_CHECKING:
+    from drumline.distribute.strategy import Strategy
+
+_log = logging.getLogger("drumline")
+
+
+class CentralPrograms:
+    """The programs of one step.
+
+    Args:
+        strategy: whose replicas run them.
+        named: what the log calls the step.
+        keeps_copies: whether copies stay on the replicas' devices as long as the values do; a step
+            that changes these has no use for them.
+    """
+
+    def __init__(
+        self, strategy: Strategy, named: Callable[[], str], *, keeps_copies: bool = False
+    ) -> None:
+        self._strategy = strategy
+        self._named = named
+        self._steps: dict[Hashable, LeanProgram | LookedUpRows] = {}
+        self._reported: set[str] = set()
+        self._kept: dict[int, tuple[Any, jax.Array]] = {}
+        self._keeps_copies = keeps_copies
+
+    def compute(
+        self,
+        kind: Hashable,
+        arguments: tuple[Any, ...],
+        form: Callable[[], StepForm],
+        check: Callable[[LeanProgram], None] | None = None,
+    ) -> tuple[Any, dict[int, jax.Array]]:
+        """Run the step; what is at home goes where the replicas find it.
+
+        Args:
+            kind: tells programs apart whose arguments are alike.
+            arguments: its, the batch the second.
+            form: how it runs; called once for the shapes of a batch.
+            check: is given the program then, and refuses it by an exception.
+
+        Returns:
+            The results, and at home the sums of tables' gradients over the replicas, by the tables'
+            positions.
+        """
+        leaves, structure = jax.tree.flatten(arguments[1:])
+        shapes = tuple((jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        key = (kind, structure, shapes)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._made(form(), check)
+        if isinstance(step, LookedUpRows):
+            return step.compute(arguments, self._on_replicas)
+        return step(arguments, self._on_replicas), {}
+
+    def _made(
+        self, form: StepForm, check: Callable[[LeanProgram], None] | None
+    ) -> LeanProgram | LookedUpRows:
+        step = form.program(form.body(()))
+        if check is not None:
+            check(step)
+        tables = tables_of(form, step)
+        try:
+            rows = LookedUpRows(form, tables) if tables.positions else None
+        except IdsFromRows:
+            rows = None
+            whole = [form.variables[each].path for each in tables.positions.values()]
+            self._report_whole(whole, "which rows are looked up depends on rows")
+        for reason in tables.whole:
+            path = form.variables[int(reason.key.split()[1])].path
+            self._report_whole([path], f"`{reason.primitive}` at {reason.line} reads it")
+        return step if rows is None else rows
+
+    def _report_whole(self, paths: Sequence[str], reason: str) -> None:
+        for path in paths:
+            if path not in self._reported:
+                self._reported.add(path)
+                _log.info(
+                    "%s: all of %s is copied to each compute device in each step, not only the "
+                    "rows that are looked up: %s",
+                    self._named(),
+                    path,
+                    reason,
+                )
+
+    def _on_replicas(self, values: list[Any]) -> list[Any]:
+        """The values, with copies of those that lie where variables live."""
+        placed = self._strategy._arrays.program_sharding
+        home = self._strategy.variable_sharding
+        away = [
+            position
+            for position, value in enumerate(values)
+            if isinstance(value, jax.Array) and value.committed and value.sharding == home
+        ]
+        found = dict(enumerate(values))
+        if self._keeps_copies:
+            copies = [self._kept_copy(values[position]) for position in away]
+        else:
+            copies = jax.device_put([values[position] for position in away], placed)
+        found.update(zip(away, copies, strict=True))
+        return list(found.values())
+
+    def _kept_copy(self, value: jax.Array) -> jax.Array:
+        number = id(value)
+        if number not in self._kept:
+            copy = jax.device_put(value, self._strategy._arrays.program_sharding)
+            forget = weakref.ref(value, lambda _: self._kept.pop(number, None))
+            self._kept[number] = forget, copy
+        return self._kept[number][1]
+
+    def to_home(self, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """Results that all replicas have alike, where variables live."""
+        home = self._strategy.variable_sharding
+        (device,) = home.device_set
+        moved: list[jax.Array] = jax.device_put([_copy_near(each, device) for each in values], home)
+        return moved
+
+
+def _copy_near(value: jax.Array, device: Any) -> jax.Array:
+    """One of the copies of `value`: that on `device`, if there is one."""
+    shards = value.addressable_shards
+    near = [shard.data for shard in shards if shard.device == device]
+    return near[0] if near else shards[0].data
