@@ -150,8 +150,9 @@ class MirroredStrategy(CuttingStrategy):
     variable (moments, averages, accumulated gradients), a part alone, and updates that part, as
     in ZeRO-1 (Rajbhandari et al., 2020). With ``shard="parameters"`` it holds a part of Keras's
     trainable variables as well, as in ZeRO-3: a step gathers them for the loss, and again for its
-    gradient. Both are for Keras's compiled `fit`, `train_on_batch`, `evaluate` and `predict`: a
-    step of `run` refuses such variables. A model trains to the numbers of copies, to rounding.
+    gradient. Both are for Keras's compiled `fit`, `train_on_batch`, `evaluate` and `predict`, and
+    for steps of `run` whose optimizer computes element by element. A model trains to the numbers of
+    copies, to rounding.
 
     Where the optimizer computes element by element, as SGD, Adam and RMSprop do, each device
     updates its part alone. Optimizers that look across a variable (norms for clipping, loss
@@ -161,6 +162,11 @@ class MirroredStrategy(CuttingStrategy):
     (``steps_per_execution``) are one program, in which XLA makes one of the two gathers of a
     weight and holds all weights for a time. Reading a variable that is cut brings its parts
     together.
+
+    In a step of `run` the optimizer sums and updates this replica's part, since a user's step
+    cannot be split there; optimizers that look across a variable are refused there, and
+    so is a `dl.function` that uses what is cut. With ``shard="parameters"`` such a step gathers
+    each weight once, and holds it whole until its gradient is computed.
 
     Args:
         devices: device names or JAX devices, or one of them; by default all local devices of

@@ -7,6 +7,7 @@ trains exactly as before.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from drumline.keras.internals import replace_method
 from drumline.keras.layers import host_models
 from drumline.keras.parameter_server.loops import on_servers, refuse_on_servers
 from drumline.keras.resuming import fit_run
-from drumline.keras.step import reductions, train_step
+from drumline.keras.step import reductions, row_update, train_step
 
 
 def install() -> None:
@@ -273,7 +274,7 @@ def _when_gradients_are_applied() -> None:
         replace_method(
             optimizer,
             "apply",
-            reductions.sum_over_replicas,
+            functools.partial(reductions.sum_over_replicas, updates_rows=row_update.updates_rows),
             "the outermost optimizer sums the gradients over the replicas",
         )
     replace_method(

@@ -27,6 +27,8 @@ of a device's share of ResNet-50 over 1,024 replicas.
 """
 
 _CUT = "_drumline_cut"
+SLOT = "_drumline_slot"
+"""Where a variable has the buffer that holds its value, and its position there."""
 
 
 def is_cut(variable: Any) -> bool:
@@ -86,6 +88,9 @@ class CutValue:
 
 def held(variable: Any) -> Any:
     """What the variable holds, which may be a `CutValue`: what is assigned to ``_value`` again."""
+    slot = vars(variable).get(SLOT)
+    if slot is not None:
+        return slot[0].value(slot[1])
     value = vars(variable).get("_value")
     return value if type(value) is CutValue else variable._value
 

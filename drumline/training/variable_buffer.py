@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from drumline._changes import full_name, note
-from drumline.training.cut_values import CutValue, as_read
+from drumline.training.cut_values import SLOT, CutValue, as_read, held
 from drumline.training.keras_internals import Variable
 
-_SLOT = "_drumline_slot"
 _OWNED = "_drumline_owned"
 
 
@@ -46,13 +45,13 @@ class VariableBuffer:
         self._leave = leave or _itself
         self._variables = list(variables)
         for variable in self._variables:
-            slot = vars(variable).get(_SLOT)
+            slot = vars(variable).get(SLOT)
             if slot is not None:
                 slot[0].end()
         self._values = [self._enter(variable, _own(variable)) for variable in self._variables]
         self._foreign: set[int] = set()
         for index, variable in enumerate(self._variables):
-            vars(variable)[_SLOT] = (self, index)
+            vars(variable)[SLOT] = (self, index)
 
     def take(self) -> list[Any]:
         """The values, for a step that uses them up and then puts new ones in their place."""
@@ -73,29 +72,30 @@ class VariableBuffer:
     def replace(self, index: int, value: Any) -> None:
         """Take the new value of one variable, which others may hold as well."""
         self._foreign.add(index)  # first: an interrupt between the two costs a copy
-        self._values[index] = value
+        self._values[index] = value.rows if type(value) is CutValue else value
 
     def end(self) -> None:
         """Give every variable its value back."""
         self.ended = True
         for index, variable in enumerate(self._variables):
             state = vars(variable)
-            slot = state.get(_SLOT)
+            slot = state.get(SLOT)
             if slot is None or slot[0] is not self:  # interrupted before
                 continue
             value = self._leave(variable, self._values[index])
             if index not in self._foreign:
                 state[_OWNED] = value
             state["_value"] = value
-            del state[_SLOT]
+            del state[SLOT]
 
 
 def _own(variable: Variable) -> Any:
-    """Return the variable's value in an array that nothing else refers to."""
-    value = variable._value
-    if vars(variable).pop(_OWNED, None) is value or not isinstance(value, jax.Array):
-        return value
-    return jnp.copy(value)
+    """Return the variable's value, or its rows, in an array that nothing else refers to."""
+    value = held(variable)
+    owned = vars(variable).pop(_OWNED, None) is value
+    if type(value) is CutValue:
+        value = value.rows
+    return value if owned or not isinstance(value, jax.Array) else jnp.copy(value)
 
 
 def _itself(variable: Variable, value: Any) -> Any:
@@ -109,11 +109,9 @@ class _ValueOrSlot:
         if variable is None:
             return self
         state = variable.__dict__
-        slot = state.get(_SLOT)
-        if slot is not None:
-            return slot[0].value(slot[1])
+        slot = state.get(SLOT)
         try:
-            value = state["_value"]
+            value = state["_value"] if slot is None else slot[0].value(slot[1])
         except KeyError:
             raise AttributeError(
                 f"{type(variable).__name__!r} object has no attribute '_value'"
@@ -123,7 +121,7 @@ class _ValueOrSlot:
         return value
 
     def __set__(self, variable: Any, value: Any) -> None:
-        slot = variable.__dict__.get(_SLOT)
+        slot = variable.__dict__.get(SLOT)
         if slot is None:
             variable.__dict__["_value"] = value
         else:
@@ -132,7 +130,7 @@ class _ValueOrSlot:
 
 def _state(variable: Any) -> dict[str, Any]:
     """What a copy of a variable, or its pickle, consists of."""
-    state = {name: value for name, value in vars(variable).items() if name not in (_SLOT, _OWNED)}
+    state = {name: value for name, value in vars(variable).items() if name not in (SLOT, _OWNED)}
     if "_value" in state:
         state["_value"] = variable._value
     return state

@@ -294,21 +294,6 @@ def test_a_step_sends_each_row_to_all_others(shard: str) -> None:
     assert all(0 <= each - expected <= 64 for each in sent), (sent, rows)
 
 
-@pytest.mark.parametrize("builds", ["before", "in the step"])
-def test_steps_of_a_loop_refuse_what_is_cut(builds: str) -> None:
-    strategy = MirroredStrategy(DEVICES, shard="optimizer")
-    model = _model(strategy, OPTIMIZERS["adam"][0])
-    if builds == "before":
-        model.optimizer.build(model.trainable_variables)
-
-    def step() -> None:
-        gradients = [jax.numpy.zeros(v.shape) for v in model.trainable_variables]
-        model.optimizer.apply(gradients, model.trainable_variables)
-
-    with pytest.raises(ValueError, match="cut over the replicas.*fit"):
-        strategy.run(step)
-
-
 def test_what_cannot_be_had() -> None:
     with pytest.raises(ValueError, match="shard='rows'"):
         MirroredStrategy(DEVICES, shard="rows")

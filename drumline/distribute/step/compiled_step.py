@@ -35,7 +35,7 @@ from drumline.distribute.global_arrays import RepeatedMoves
 from drumline.distribute.process_group import watch_pending, watchdog
 from drumline.distribute.step.arguments import ArgumentSpec
 from drumline.distribute.variable import broadcast_initial_values
-from drumline.training.cut_values import is_cut
+from drumline.training.cut_values import is_cut, reading_rows
 from drumline.training.jax_internals import current_trace, has_gradient_as_a_whole, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope, thread_state
 from drumline.training.outbox import Parcels, collecting
@@ -270,7 +270,10 @@ class CompiledStep:
 
     Attributes:
         taking_part: the strategies whose steps became part of this one.
+        takes_rows: whether the program can take variables that are cut over its replicas as rows.
     """
+
+    takes_rows = False
 
     def __init__(
         self,
@@ -391,8 +394,9 @@ class CompiledStep:
         return self._mover._arrays.program_sharding if self._spans_processes else None  # type: ignore[union-attr]
 
     def _run(self, arrays: Sequence[Any]) -> Any:
-        read = current_values(self.read)
         scope = get_stateless_scope()
+        with reading_rows() if scope is None else contextlib.nullcontext():
+            read = current_values(self.read)
         if scope is not None:
             if isinstance(scope, StateScope):
                 scope.taking_part.append(self.strategy)
@@ -475,8 +479,16 @@ class CompiledStep:
 
     def new_bank(self) -> VariableBuffer:
         """The written variables' values, in a bank for this program."""
-        if self._mover is None:
+        if self._mover is None and not any(map(is_cut, self.written)):
             return VariableBuffer(self.written)
+        if self._mover is None:
+            cut_value = self.strategy._arrays.cut_value
+            return VariableBuffer(
+                self.written,
+                leave=lambda variable, value: (
+                    cut_value(value, variable) if is_cut(variable) and value is not None else value
+                ),
+            )
         arrays = self._mover._arrays
         leave: Callable[[Any, Any], Any] = arrays.from_program
         if not self._mover.spans_processes:
@@ -512,14 +524,7 @@ class CompiledStep:
         self.written = [variable for variable in used if id(variable) in written]
         self.read = [variable for variable in used if id(variable) not in written]
         known = {id(variable) for variable in before}
-        cut = [variable.path for variable in used if is_cut(variable)]
-        if cut:
-            raise ValueError(
-                f"A step of `strategy.run` or a `dl.function` uses {cut[0]!r} and {len(cut) - 1} "
-                "more variable(s) that are cut over the replicas. A strategy with `shard=` trains "
-                "by Keras's `fit` and `train_on_batch`; make the optimizer of a custom loop in the "
-                "scope of a strategy without it."
-            )
+        self._refuse_cut([variable.path for variable in used if is_cut(variable)])
         for variable in used:
             if id(variable) not in known:
                 self.strategy._adopt_variable(variable)
@@ -535,6 +540,25 @@ class CompiledStep:
         if spanning is not None and get_stateless_scope() is None:
             broadcast_initial_values(spanning, used)
         self._compiled = NumberedPrograms(self.program)
+
+    def _refuse_cut(self, paths: Sequence[str]) -> None:
+        if not paths or (
+            self.takes_rows
+            and self.strategy._cuts_slots
+            and not self.strategy.spans_processes
+            and get_stateless_scope() is None
+        ):
+            return
+        what, instead = "A `dl.function`", "outside of it: `run` compiles the step by itself"
+        if self.takes_rows and self.strategy.spans_processes:
+            what, instead = "A step over several processes", "in one, or train by Keras's `fit`"
+        elif self.takes_rows and not self.strategy._cuts_slots:
+            what, instead = f"A step of {self.strategy!r}", "of the variables' own strategy"
+        raise ValueError(
+            f"{what} uses {paths[0]!r} and {len(paths) - 1} more variable(s) that are cut over the "
+            f"replicas by `shard=`. Call `strategy.run` {instead}; or make model and optimizer in "
+            "the scope of a strategy without `shard`."
+        )
 
     def _initialize_created(self, first: bool) -> None:
         with self.scope():

@@ -29,6 +29,7 @@ from drumline.distribute.step.outputs import joined, unwrap, wrap
 from drumline.distribute.step.reduction import reduce_values
 from drumline.distribute.step.replica_scope import ReplicaScope, has_copies
 from drumline.distribute.values import REPLICA_AXIS, PerReplica, ReduceOp
+from drumline.training.cut_values import cut, is_cut, rows_shape, uncut
 from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.outbox import Parcels, collecting
 from drumline.training.state_scope import assign_values
@@ -43,12 +44,14 @@ _WHOLE, _CUT = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
 class ReplicaProgram(CompiledStep):
     """The replicas' shares have equal shapes: `fn` is traced once and runs in ``shard_map``."""
 
+    takes_rows = True
+
     def discover(self, arrays: Sequence[Any]) -> ReplicaScope:
         scopes: list[ReplicaScope] = []
 
         def trace(arrays: Sequence[Any]) -> Any:
             context = self._context()
-            scopes.append(ReplicaScope(context))
+            scopes.append(ReplicaScope(context, for_shapes=True))
             with collecting(of_replicas=not self._alone):
                 return self._call(context, scopes[-1], arrays)
 
@@ -83,12 +86,14 @@ class ReplicaProgram(CompiledStep):
         not there, and arrays whose values do not matter.
         """
         self._compile(arrays)
-        mesh = self.strategy.mesh
+        mesh, replicas = self.strategy.mesh, self.strategy.num_replicas_in_sync
 
         def shapes(values: Sequence[Any], specs: Sequence[PartitionSpec]) -> list[Any]:
             return [
                 jax.ShapeDtypeStruct(
-                    tuple(value.shape), value.dtype, sharding=NamedSharding(mesh, spec)
+                    rows_shape(value, replicas) if _is_cut(value) else tuple(value.shape),
+                    value.dtype,
+                    sharding=NamedSharding(mesh, spec),
                 )
                 for value, spec in zip(values, specs, strict=True)
             ]
@@ -180,7 +185,11 @@ class ReplicaProgram(CompiledStep):
 
 
 def _variable_specs(variables: Sequence[Variable]) -> list[PartitionSpec]:
-    return [_CUT if has_copies(variable) else _WHOLE for variable in variables]
+    return [_CUT if has_copies(variable) or is_cut(variable) else _WHOLE for variable in variables]
+
+
+def _is_cut(value: Any) -> bool:
+    return isinstance(value, Variable) and is_cut(value)
 
 
 def _itself(leaf: Any) -> Any:
@@ -206,8 +215,23 @@ class UnevenProgram(WholeProgram):
     No replica computes with padding, and the sums over the replicas are those of the shares as
     they are. Replicas without a row take no part: they contribute to no sum and no mean, and
     return nothing, but follow (`run_replicas_sequentially`). It is meant for the last batch of an
-    epoch.
+    epoch. Variables that are cut are joined for it.
     """
+
+    takes_rows = True
+
+    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
+        outputs, new, parcels = super().program(
+            _joined(self.written, written), _joined(self.read, read), arrays
+        )
+        rows, replicas = self.strategy.batch_sharding, self.strategy.num_replicas_in_sync
+        new = [
+            jax.lax.with_sharding_constraint(cut(value, replicas), rows)
+            if is_cut(variable)
+            else value
+            for variable, value in zip(self.written, new, strict=True)
+        ]
+        return outputs, new, parcels
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         known = arrays
@@ -258,6 +282,13 @@ class UnevenProgram(WholeProgram):
             {number: wrap(tree, _itself) for number, tree in outcome.carried.items()},
             outcome.unknown,
         )
+
+
+def _joined(variables: Sequence[Variable], values: Sequence[Any]) -> list[Any]:
+    return [
+        uncut(value, tuple(variable.shape)) if is_cut(variable) else value
+        for variable, value in zip(variables, values, strict=True)
+    ]
 
 
 @jax.tree_util.register_pytree_node_class

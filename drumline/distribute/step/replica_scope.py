@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from drumline.distribute.replica import ReplicaContext, in_program_merge, merge_written
+from drumline.distribute.step.cut_rows import gather_rows, own_row, stand_in
 from drumline.distribute.variable import Variable
+from drumline.training.cut_values import is_cut
 from drumline.training.keras_internals import Variable as KerasVariable
 from drumline.training.state_scope import StateScope, current_values
 
@@ -28,6 +30,11 @@ class ReplicaScope(StateScope):
         variables: the variables whose values are given.
         values: their values; for a variable with copies, this replica's.
         sealed: raise `NewVariables` on the use of any other variable.
+        for_shapes: whether values do not matter: those of variables that are cut, and were not
+            given, are not brought together.
+
+    What is given of a variable that is cut is this replica's row. It is read as the whole value,
+    which is gathered, and what it holds at the end is a row.
     """
 
     def __init__(
@@ -37,15 +44,41 @@ class ReplicaScope(StateScope):
         values: Sequence[Any] = (),
         *,
         sealed: bool = False,
+        for_shapes: bool = False,
     ) -> None:
         super().__init__(variables, values, sealed=sealed)
         self._context = context
+        self._for_shapes = for_shapes
         self._agreed: set[int] = set()
+        self._rows: dict[int, jax.Array] = {}
+        self._gather_given(variables)
         self._given = dict(self.state_mapping)
         for variable in variables:
             if summed_when_read(variable):
                 value = self.state_mapping[id(variable)]
                 self.state_mapping[id(variable)] = self._counting_from(value)
+
+    def _gather_given(self, variables: Sequence[KerasVariable]) -> None:
+        given = [variable for variable in variables if is_cut(variable)]
+        self._rows = {id(variable): self.state_mapping[id(variable)] for variable in given}
+        weights = [variable for variable in given if variable.trainable]
+        for together in (weights, *([each] for each in given if not each.trainable)):
+            rows = [self._rows[id(variable)] for variable in together]
+            whole = gather_rows(rows, [tuple(variable.shape) for variable in together])
+            self.state_mapping.update(zip(map(id, together), whole, strict=True))
+
+    def row_of(self, variable: KerasVariable) -> jax.Array:
+        """This replica's row of what `variable` holds now, which is the same on all replicas."""
+        row = self._rows.get(id(variable))
+        if row is None:
+            row = own_row(self.value_of(variable), self._context.num_replicas_in_sync)
+        return row
+
+    def put_row(self, variable: KerasVariable, row: jax.Array) -> None:
+        """Let `variable`, which is cut, hold what this replica has `row` of."""
+        (whole,) = gather_rows([row], [tuple(variable.shape)])
+        self.add_update((variable, whole))
+        self._rows[id(variable)] = row
 
     def get_current_value(self, variable: KerasVariable) -> Any:
         value = self._own_value(variable)
@@ -54,6 +87,9 @@ class ReplicaScope(StateScope):
         return self._context.all_reduce("SUM", value)
 
     def _own_value(self, variable: KerasVariable) -> Any:
+        if self._for_shapes and is_cut(variable) and id(variable) not in self.state_mapping:
+            self._discover(variable)
+            self.state_mapping[id(variable)] = stand_in(variable)
         value = super().get_current_value(variable)
         if id(variable) in self.state_mapping:
             return value
@@ -68,6 +104,7 @@ class ReplicaScope(StateScope):
 
     def add_update(self, update: tuple[KerasVariable, Any]) -> None:
         variable, value = update
+        self._rows.pop(id(variable), None)
         if self._context.agreed and summed_when_read(variable):
             super().add_update((variable, self._counting_from(value)))
             return
@@ -85,7 +122,8 @@ class ReplicaScope(StateScope):
     def merged(self, variables: Sequence[KerasVariable]) -> list[Any]:
         """What `variables`, which the step writes, hold after it.
 
-        One value for all replicas, or this replica's if the variable has copies.
+        One value for all replicas, or this replica's if the variable has copies, or its row of one
+        that is cut.
         """
         parts = [variable for variable in variables if self._holds_a_part(variable)]
         totals = dict(zip(map(id, parts), self._total(parts), strict=True))
@@ -104,6 +142,13 @@ class ReplicaScope(StateScope):
         return summed_when_read(variable) and not settled
 
     def _merge(self, variable: KerasVariable) -> Any:
+        if is_cut(variable) and self._context.traced_once:
+            row = self._rows.get(id(variable))
+            replicas = self._context.num_replicas_in_sync
+            return own_row(self._merge_whole(variable), replicas) if row is None else row
+        return self._merge_whole(variable)
+
+    def _merge_whole(self, variable: KerasVariable) -> Any:
         new = self.value_of(variable)
         if has_copies(variable) or id(variable) in self._agreed:
             return new

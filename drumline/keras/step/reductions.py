@@ -440,12 +440,18 @@ def averaged_gradients(model: keras.Model, trace: ReplicaTrace) -> Iterator[None
         yield
 
 
-def sum_over_replicas(apply: Callable[..., Any]) -> Callable[..., Any]:
+def sum_over_replicas(
+    apply: Callable[..., Any], updates_rows: Callable[..., bool]
+) -> Callable[..., Any]:
     """Wrap an optimizer's ``apply``: in a replica's step it sums gradients over the replicas.
 
     As ``tf.keras.optimizers.Optimizer.apply_gradients`` does under ``tf.distribute``. Only the
     outermost optimizer does it, once; an optimizer inside another is given the sums. In a step for
     parameter servers the gradients go to them, and nothing is updated here.
+
+    Args:
+        apply: the method.
+        updates_rows: is asked first where the strategy cuts slots, see `row_update.updates_rows`.
     """
 
     def apply_summed(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
@@ -462,6 +468,10 @@ def sum_over_replicas(apply: Callable[..., Any]) -> Callable[..., Any]:
         context = running_replica()
         if context is None or context.agreed:
             return update(grads, variables)
+        if context.traced_once and context.strategy._cuts_slots:
+            named = None if trainable_variables is None else variables
+            if updates_rows(apply, context, self, grads, named):
+                return None
         if _aggregates.get():
             grads = _reduce(context, ReduceOp.SUM, grads, variables)
         with context.agreeing():
@@ -471,6 +481,11 @@ def sum_over_replicas(apply: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _aggregates = contextvars.ContextVar("drumline_aggregates", default=True)
+
+
+def aggregates() -> bool:
+    """Whether the optimizer that is called sums gradients, as `aggregate_if_asked` notes."""
+    return _aggregates.get()
 
 
 def aggregate_if_asked(apply_gradients: Callable[..., Any]) -> Callable[..., Any]:

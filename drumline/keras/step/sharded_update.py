@@ -243,14 +243,14 @@ class ShardedUpdate:
     """The update of a model's trainable variables, its slots cut over the replicas.
 
     Args:
-        model: the model, whose optimizer is built.
+        optimizer: the model's, built.
         strategy: its strategy.
     """
 
-    def __init__(self, model: keras.Model, strategy: Strategy) -> None:
-        self._optimizer = model.optimizer
-        self._trainables = list(model.optimizer._trainable_variables)
-        self._slots = list(model.optimizer.variables)
+    def __init__(self, optimizer: Any, strategy: Strategy) -> None:
+        self._optimizer = optimizer
+        self._trainables = list(optimizer._trainable_variables)
+        self._slots = list(optimizer.variables)
         self._strategy = strategy
         self._replicas = strategy.num_replicas_in_sync
 
@@ -285,7 +285,7 @@ class ShardedUpdate:
             else jax.lax.with_sharding_constraint(cut(value, self._replicas), by_rows)
             for variable, value in zip(self._trainables, trainables, strict=True)
         ]
-        with _in_rows([*self._trainables, *filter(is_cut, self._slots)], self._replicas):
+        with in_rows([*self._trainables, *filter(is_cut, self._slots)], self._replicas):
             new, slots = self._apply(slots, grads, rows)
         return self._gathered(new), list(slots)
 
@@ -323,7 +323,7 @@ class ShardedUpdate:
         if not _is_by_element(whole):
             return False
         variables = [*self._trainables, *filter(is_cut, self._slots)]
-        with _in_rows(variables, self._replicas):
+        with in_rows(variables, self._replicas):
             values = [_shape_of(variable, variable.shape) for variable in self._trainables]
             slots = [_shape_of(variable, variable.shape) for variable in self._slots]
             try:
@@ -338,12 +338,16 @@ def _shape_of(variable: keras.Variable, shape: Any) -> jax.ShapeDtypeStruct:
 
 
 @contextlib.contextmanager
-def _in_rows(variables: Sequence[Any], replicas: int) -> Iterator[None]:
-    """Within the block `variables` have the shapes of their rows, ``(replicas, length)``."""
+def in_rows(variables: Sequence[Any], replicas: int, count: int | None = None) -> Iterator[None]:
+    """Within the block `variables` have the shapes of their rows, ``(replicas, length)``.
+
+    Or ``(count, length)``, for so many of these.
+    """
     before = [(variable._shape, variable._ndim) for variable in variables]
     try:
         for variable in variables:
-            variable._shape, variable._ndim = rows_shape(variable, replicas), 2
+            rows, length = rows_shape(variable, replicas)
+            variable._shape, variable._ndim = (rows if count is None else count, length), 2
         yield
     finally:
         for variable, (shape, ndim) in zip(variables, before, strict=True):

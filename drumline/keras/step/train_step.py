@@ -464,7 +464,7 @@ class TrainStep:
             )
             logs, new, grads, differs, parcels = body(state, batch)
             if self._cuts_slots:
-                update = ShardedUpdate(self._model, self._strategy)
+                update = ShardedUpdate(self._model.optimizer, self._strategy)
                 trainables, optimizer = update(state[2], grads, state[0])
                 new = (trainables, new[1], optimizer, new[3])
             return logs, new, differs, parcels
