@@ -10,6 +10,7 @@ the values of its replicas.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ from drumline.training.cut_values import (
     uncut,
 )
 from drumline.training.jax_internals import current_trace, is_staged
+from drumline.training.keras_internals import return_taken_values
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -145,6 +147,7 @@ class ReplicaArrays:
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
+        self._cut_variables: list[weakref.ref[Any]] = []
 
     @property
     def variables_away(self) -> bool:
@@ -319,6 +322,8 @@ class ReplicaArrays:
             return self.cut_value(value, variable)
         own = np.asarray(value)
         named = f"make the variable {variable.path!r} of {own.dtype}{list(own.shape)}"
+        vars(variable)[_NUMBER] = len(self._cut_variables)
+        self._cut_variables.append(weakref.ref(variable))
         of_first = 0 in self._strategy.local_replica_ids
         first, *_ = joint_actions.wait(named, _fill_of(own) if of_first else "")
         if first:
@@ -344,13 +349,22 @@ class ReplicaArrays:
 
     def cut_value(self, value: jax.typing.ArrayLike, variable: Any) -> CutValue:
         """Return what `variable`, which is cut, holds for `value`, or for rows of it."""
-        whole = functools.partial(self._read, variable.path, tuple(variable.shape))
+        named = f"{variable.path!r}, number {vars(variable).get(_NUMBER)}"
+        whole = functools.partial(self._read, named, tuple(variable.shape))
         return CutValue(self.place_variable(value, variable), whole)
 
-    def _read(self, path: str, shape: tuple[int, ...], rows: jax.Array) -> jax.Array:
+    def _read(self, named: str, shape: tuple[int, ...], rows: jax.Array) -> jax.Array:
         if self._strategy.spans_processes:
-            joint_actions.wait(reading(path))
+            joint_actions.wait(f"read the variable {named}")
         return self._joined(shape, rows)
+
+    def read_along(self) -> None:
+        """Read the variables that the first process reads in what it leads, see `joint_actions`."""
+        for reading in joint_actions.follow():
+            variable = self._cut_variables[int(reading.rpartition(" ")[2])]()
+            assert variable is not None, reading
+            return_taken_values([variable])
+            jax.block_until_ready(variable.value)
 
     def _joined(self, shape: tuple[int, ...], rows: jax.Array) -> jax.Array:
         strategy = self._strategy
@@ -467,9 +481,8 @@ class RepeatedMoves:
         return moved
 
 
-def reading(path: str) -> str:
-    """What the processes say that are about to read a variable which is cut over them."""
-    return f"read the variable {path!r}"
+_NUMBER = "_drumline_cut_number"
+"""Of a variable that is cut over processes: the same in all of them."""
 
 
 def _fill_of(value: np.ndarray) -> str:

@@ -45,6 +45,7 @@ from drumline.distribute.collectives.platform import (
 from drumline.distribute.process_group import ProcessGroup, share_memory, start
 from drumline.distribute.process_group.start import devices_of_tpu, join_tpu
 from drumline.distribute.replica import register_default_strategy
+from drumline.distribute.step.cut_checkpoints import CutStore
 from drumline.distribute.strategy import Strategy
 from drumline.distribute.values import REPLICA_AXIS
 from drumline.training.layouts import VariableLayouts
@@ -129,6 +130,7 @@ class CuttingStrategy(Strategy):
             )
         self._cuts_slots = self.num_replicas_in_sync > 1
         self._cuts_weights = self._cuts_slots and shard == "parameters"
+        self._cut_store = CutStore(self)
 
     def _describe_variables(self) -> str:
         where = super()._describe_variables()

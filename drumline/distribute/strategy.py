@@ -106,6 +106,8 @@ class Strategy:
     """Whether Keras's trainable variables are cut over the replicas."""
     _partitions = False
     """Whether XLA partitions each of a model's steps over all devices, which are a mesh."""
+    _cut_store: Any = None
+    """What saves the variables that are cut over processes."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Strategy:
         return super().__new__(cls if Strategy._stand_in is None else Strategy._stand_in(cls))

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from drumline.distribute import Strategy
-from drumline.distribute.process_group.host_collectives import broadcast_host
+from drumline.distribute.process_group.host_collectives import broadcast_host, joint_actions
 from drumline.distribute.variable import broadcast_initial_values, forget_start
 from drumline.keras.internals import replace_method, shadowed
 from drumline.keras.resuming import saving
@@ -30,7 +30,7 @@ def write_on_chief_only(*boards: type[keras.callbacks.Callback]) -> None:
         boards: the classes that write for TensorBoard.
     """
     why = "of several processes the first writes files, and the others take from it what it reads"
-    replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _on_the_chief, why)
+    replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _led_by_the_chief, why)
     _back_up_everything()
     replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief, why)
     for board in boards:
@@ -41,7 +41,9 @@ def write_on_chief_only(*boards: type[keras.callbacks.Callback]) -> None:
     for owner, names in ((keras.callbacks.CSVLogger, _LOGS), *((b, _BOARD) for b in boards)):
         for name in names:
             if name in vars(owner):
-                replace_method(owner, name, _on_the_chief, why)
+                reads = owner in boards and name == "on_epoch_end"  # as for histograms
+                where = _led_by_the_chief if reads else _on_the_chief
+                replace_method(owner, name, where, why)
 
 
 def _back_up_everything() -> None:
@@ -69,6 +71,22 @@ def _on_the_chief(method: Callable[..., Any]) -> Callable[..., Any]:
         return None
 
     return only_on_the_chief
+
+
+def _led_by_the_chief(method: Callable[..., Any]) -> Callable[..., Any]:
+    """As `_on_the_chief`; the others read with it what is cut over the processes."""
+    on_the_chief = _on_the_chief(method)
+
+    def led_by_the_chief(self: keras.callbacks.Callback, *args: Any, **kwargs: Any) -> Any:
+        strategy = _spanning(self.model)
+        if strategy is None or not strategy._cuts_slots:
+            return on_the_chief(self, *args, **kwargs)
+        if strategy.process_index == 0:
+            return joint_actions.lead(lambda: method(self, *args, **kwargs))
+        strategy._arrays.read_along()
+        return None
+
+    return led_by_the_chief
 
 
 def _of_all_processes(save: Callable[..., Any]) -> Callable[..., Any]:

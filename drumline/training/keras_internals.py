@@ -10,6 +10,8 @@ from typing import Any
 
 import keras
 
+from drumline.training.cut_values import CutValue
+
 
 def load(names: dict[str, list[str]]) -> dict[str, Any]:
     """The named attributes of Keras's private modules.
@@ -94,9 +96,16 @@ def return_taken_values(variables: Iterable[Any]) -> None:
     Within `fit` the arrays are the trainer's, and callbacks see variables without a value. Keras
     takes them again in its next step, changed or not.
     """
-    if any(getattr(variable, "_value", variable) is None for variable in variables):
+    if any(map(_is_taken, variables)):
         for model in list(_models_in_training.values()):
             model.jax_state_sync()
+
+
+def _is_taken(variable: Any) -> bool:
+    state = vars(variable)
+    if type(state.get("_value")) is CutValue:  # which is whole only when it is read
+        return False
+    return getattr(variable, "_value", variable) is None
 
 
 def own_variables(value: Any) -> list[Any]:

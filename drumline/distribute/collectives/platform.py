@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jax.typing import ArrayLike
 
@@ -95,7 +96,8 @@ class GlooAllReduce(CrossDeviceOps):
         """Exchange rows, and add those of the replicas in their order.
 
         As many bytes as by Gloo's own reduce-scatter, which slows down all later collectives of a
-        connection. The order is that of sums in shared memory.
+        connection. The order is that of sums in shared memory, and those of float16 and bfloat16
+        are formed as float32 as well.
         """
         return _sum_scatter(rows, axis.name)
 
@@ -121,10 +123,12 @@ class GlooAllReduce(CrossDeviceOps):
 
 def _sum_scatter(rows: jax.Array, name: str) -> jax.Array:
     of_replicas = lax.all_to_all(rows, name, 0, 0, tiled=True)
+    if rows.dtype in (jnp.float16, jnp.bfloat16):
+        of_replicas = of_replicas.astype(jnp.float32)
     total = of_replicas[:1]
     for replica in range(1, of_replicas.shape[0]):
         total = total + of_replicas[replica : replica + 1]
-    return total
+    return total.astype(rows.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))

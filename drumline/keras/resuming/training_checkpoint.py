@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -17,9 +17,22 @@ from drumline.distribute.variable import broadcast_initial_values, first_values,
 from drumline.keras.resuming.user_state import decoded, dtype_name, encoded
 from drumline.keras.state import step_variables, strategy_of
 from drumline.training.checkpoint import Checkpoint, CheckpointManager
-from drumline.training.checkpoint.external_storage import store_of
+from drumline.training.checkpoint.external_storage import (
+    ProcessesStore,
+    is_away,
+    only_store,
+    store_of,
+)
+from drumline.training.checkpoint.external_transfer import write_together
 from drumline.training.checkpoint.restoration import some
-from drumline.training.checkpoint.snapshot import HostArray, SavedObjects, find, take_snapshot
+from drumline.training.checkpoint.snapshot import (
+    CheckpointContents,
+    HostArray,
+    SavedObjects,
+    find,
+    take_snapshot,
+)
+from drumline.training.keras_internals import return_taken_values
 
 _log = logging.getLogger("drumline")
 
@@ -71,6 +84,7 @@ class TrainingCheckpoint:
         strategy = strategy_of(model)
         self._spanning = strategy if strategy is not None and strategy.spans_processes else None
         self._saved = 0
+        self._restored_path = ""
 
     def save(self, progress: dict[str, Any]) -> str | None:
         """Save; all processes call this together.
@@ -90,6 +104,12 @@ class TrainingCheckpoint:
             shared = find(objects).variables.items()
             copies = {path: v for path, v in shared if getattr(v, "has_copies", False)}
             take_snapshot(SavedObjects(variables=copies), 0)
+            cut = {path: v for path, v in shared if store_of(v) and not is_away(v)}
+            if cut:
+                return_taken_values(cut.values())
+                parts = SavedObjects(variables=cut)
+                store = cast(ProcessesStore, only_store(cut.values()))
+                write_together(None, CheckpointContents(), parts, store, _nothing, _nothing)
             return None
         arrays: list[np.ndarray] = []
         value = encoded(progress, "the training", arrays)
@@ -121,6 +141,10 @@ class TrainingCheckpoint:
             return self._restored_here(superseded_by)
         first = self._spanning.process_index == 0
         found = self._restored_here(superseded_by) if first else None
+        if self._spanning._cuts_slots:  # each process reads its own part
+            path = text_of_first(self._spanning, self._restored_path)
+            if path and not first:
+                self._restored_from(path)
         return _shared(self._spanning, found, self.variables)
 
     @property
@@ -154,7 +178,9 @@ class TrainingCheckpoint:
         failure: Exception | None = None
         for path in manager.checkpoints[::-1]:
             try:
-                return self._restored_from(path)
+                found = self._restored_from(path)
+                self._restored_path = path
+                return found
             except (ValueError, OSError) as error:
                 _log.warning("The backup %r is left out: %s", path, error)
                 failure = failure or error
@@ -196,6 +222,10 @@ class TrainingCheckpoint:
             )
         found: dict[str, Any] = decoded(saved["value"], [array.value for array in arrays])
         return found
+
+
+def _nothing() -> None:
+    pass
 
 
 def _kind_of(optimizer: Any) -> str:

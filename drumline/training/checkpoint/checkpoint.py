@@ -7,11 +7,11 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from drumline.training.checkpoint import directory_lock, external_transfer, file_format, index
-from drumline.training.checkpoint.external_storage import only_store, store_of
-from drumline.training.checkpoint.external_transfer import write_with_external
+from drumline.training.checkpoint.external_storage import ProcessesStore, is_away, only_store
+from drumline.training.checkpoint.external_transfer import write_together, write_with_external
 from drumline.training.checkpoint.file_format import (
     DamagedCheckpointError,
     checkpoint_path,
@@ -130,7 +130,9 @@ class Checkpoint:
 
     Of the processes of a `MultiWorkerMirroredStrategy` that save to one path, the first one writes
     and the others wait until it has; one that saves to another path, or to a disk of its own,
-    writes there. Saving in the first process alone waits for no other.
+    writes there. Saving in the first process alone waits for no other. Variables that the strategy
+    cuts over its processes (`shard=`) are saved by all of them together to one path that all see,
+    each process its own parts in a directory beside the file, which the first one writes last.
 
     Args:
         **objects: Keras models, layers, optimizers, metrics, variables and seed generators,
@@ -246,12 +248,15 @@ class Checkpoint:
             before: is called first of all, for a checkpoint that is listed.
         """
         found = find(self.checkpointed_objects())
-        return_taken_values(v for v in found.variables.values() if store_of(v) is None)
+        return_taken_values(v for v in found.variables.values() if not is_away(v))
         keeper = only_store(found.variables.values())
         if keeper is not None:
             keeper.settle()
         snapshot = take_snapshot(found, number, keeper)
         snapshot.numbered = before is not None
+        if keeper is not None and getattr(keeper, "of_processes", False):
+            store = cast(ProcessesStore, keeper)
+            return write_together(path, snapshot, found, store, before or (lambda: None), then)
 
         def write() -> None:
             if before is not None:
@@ -274,7 +279,7 @@ class Checkpoint:
         restoration = Restoration(path, snapshot)
         objects = self.checkpointed_objects()
         found = find(objects)
-        return_taken_values(v for v in found.variables.values() if store_of(v) is None)
+        return_taken_values(v for v in found.variables.values() if not is_away(v))
         keeper = only_store(found.variables.values())
         if keeper is not None:
             keeper.settle()

@@ -117,6 +117,27 @@ def store_of(variable: Variable) -> ExternalStore | None:
     return keeper
 
 
+def is_away(variable: Variable) -> bool:
+    """Whether the variable's value is with a store, and not in the program."""
+    store = store_of(variable)
+    return store is not None and not getattr(store, "of_processes", False)
+
+
+class ProcessesStore(ExternalStore, Protocol):
+    """Of processes each of which has a part of the values, and saves it.
+
+    Attributes:
+        of_processes: true.
+        is_first: whether this process writes the checkpoint's file.
+    """
+
+    of_processes: bool
+    is_first: bool
+
+    def agree(self, what: str, detail: str) -> list[str]:
+        """Wait until all processes do `what`; the detail that each gives."""
+
+
 def only_store(variables: Iterable[Variable]) -> ExternalStore | None:
     """What keeps values of any of the variables.
 

@@ -8,10 +8,11 @@ the place of a directory is not followed: what it leads to was not saved here.
 from __future__ import annotations
 
 import glob
+import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from drumline.training.checkpoint.external_storage import (
     ExternalReader,
     ExternalStore,
     ExternalValues,
+    ProcessesStore,
     only_store,
     reader_of,
     store_of,
@@ -96,6 +98,120 @@ def write_with_external(
             remove(directory)
         raise
     remove_others(path, directory)
+
+
+def write_together(
+    path: str | None,
+    snapshot: CheckpointContents,
+    found: SavedObjects,
+    store: ProcessesStore,
+    before: Callable[[], None],
+    then: Callable[[], None],
+) -> bool:
+    """As `write_with_external`, called by all processes of which each has a part of the values.
+
+    Each writes its part, and the first one the file, when all parts are on the disk.
+
+    Args:
+        path: of the checkpoint, the same in all processes; None in those that take the first's.
+        snapshot: what is in the file.
+        found: the objects.
+        store: what has this process's part.
+        before: called by the first process at the beginning.
+        then: called by the first process behind the file.
+
+    Returns:
+        Whether this is the process that has written the file.
+
+    Raises:
+        OSError: if a process cannot write; what was there before is still there.
+    """
+    kept_elsewhere = {p: v for p, v in found.variables.items() if p not in snapshot.arrays}
+    own = None if path is None else os.path.abspath(path)
+    directory: Path | None = None
+    saved: Any = None
+
+    def begin() -> str:
+        nonlocal directory
+        before()
+        assert own is not None
+        directory = new_directory(own)
+        return json.dumps([own, directory.name])
+
+    def save_part() -> str:
+        nonlocal saved
+        saved = store.save(str(directory), kept_elsewhere, found.optimizers)
+        return ""
+
+    def end() -> str:
+        entries, record = saved
+        for name, variable in kept_elsewhere.items():
+            entries[name] |= {"shape": list(variable.shape), "dtype": str(variable._dtype)}
+        assert own is not None and directory is not None
+        beside = os.path.relpath(directory, Path(own).parent)
+        snapshot.kept = ExternalValues(store.format, beside, entries, record)
+        _require_parts(directory, record["files"])
+        file_format.sync_directory(directory.parent)
+        file_format.write(own, snapshot)
+        remove_others(own, directory)
+        then()
+        return ""
+
+    try:
+        place = _agreed(store, "begin to save a checkpoint", begin if store.is_first else None)
+        if not store.is_first:
+            first, name = json.loads(place)
+            if own not in (None, first):
+                raise ValueError(
+                    f"This process saves {own!r}, and the first one {first!r}. Variables that are "
+                    "cut over processes are saved to one place, which all processes see."
+                )
+            directory = Path(first + SUFFIX) / name
+            directory.mkdir(parents=True, exist_ok=True)  # where it is a disk of this machine
+        _agreed(store, "save a part of a checkpoint", save_part)
+        _agreed(store, "end a checkpoint", end if store.is_first else None)
+    except BaseException:
+        if store.is_first and directory is not None and not _is_valid(str(own), snapshot):
+            remove(directory)
+        raise
+    return store.is_first
+
+
+def _agreed(store: ProcessesStore, what: str, action: Callable[[], str] | None) -> str:
+    """Do `action` and wait for all; what the first process's action returned.
+
+    Raises:
+        OSError: if that of another process failed.
+    """
+    result, failure = "", None
+    if action is not None:
+        try:
+            result = action()
+        except Exception as error:
+            failure = error
+    problem = "" if failure is None else f"{type(failure).__name__}: {failure}"
+    answers = [json.loads(text) for text in store.agree(what, json.dumps([result, problem]))]
+    if failure is not None:
+        raise failure
+    for process, (_, other) in enumerate(answers):
+        if other:
+            raise OSError(f"Process {process} could not {what}: {other}")
+    first: str = answers[0][0]
+    return first
+
+
+def _require_parts(directory: Path, count: int) -> None:
+    """Check that the parts of all processes are where this one sees them.
+
+    Raises:
+        OSError: if some are not.
+    """
+    there = len(list(directory.iterdir()))
+    if there < count:
+        raise OSError(
+            f"{count} processes have saved their parts of a checkpoint to {str(directory)!r}, and "
+            f"this one sees {there} there: give a directory that all of them share."
+        )
 
 
 def _is_valid(path: str, snapshot: CheckpointContents) -> bool:

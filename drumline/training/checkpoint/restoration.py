@@ -14,7 +14,7 @@ import numpy as np
 
 from drumline._forks import finalize
 from drumline.data.elements.precision import in_64_bits
-from drumline.training.checkpoint.external_storage import store_of
+from drumline.training.checkpoint.external_storage import is_away
 from drumline.training.checkpoint.external_transfer import ExternalStoreReader
 from drumline.training.checkpoint.snapshot import (
     CheckpointContents,
@@ -24,6 +24,7 @@ from drumline.training.checkpoint.snapshot import (
     trackable_children,
     variable_path,
 )
+from drumline.training.cut_values import held
 from drumline.training.keras_internals import Variable
 from drumline.training.state_scope import keeps_64_bits
 
@@ -230,7 +231,7 @@ class _Plan:
 def _give(variable: Variable, array: np.ndarray) -> None:
     value = np.array(array)
     # A trace in progress may have made it: it gets its first value afterwards.
-    if store_of(variable) is None and variable._value is None:
+    if not is_away(variable) and held(variable) is None:
         variable._initializer = lambda shape, dtype=None: _as_held(variable, value)
         return
     with jax.ensure_compile_time_eval():

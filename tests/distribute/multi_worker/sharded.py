@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 
 import drumline as dl
+from drumline import _safetensors
 from drumline.distribute import MultiWorkerMirroredStrategy
+from drumline.distribute.global_arrays import ReplicaArrays
 from drumline.keras.state import TRAIN_STATE
 from drumline.keras.step.train_step import TrainStep, shard_or_replicate
 from drumline.training.cut_values import is_cut, reading_rows, row_length
@@ -174,3 +178,151 @@ def refused() -> dict[str, Any]:
         except ValueError as error:
             said[name] = str(error)
     return said
+
+
+def checkpoints(folder: str, saved: str, expected: str) -> dict[str, Any]:
+    """Checkpoints from one way to cut to others, and what a process writes of one.
+
+    Args:
+        folder: where, of all processes.
+        saved: a checkpoint that one process has saved.
+        expected: the values that it has.
+    """
+    copies = MultiWorkerMirroredStrategy()
+    cut = {shard: MultiWorkerMirroredStrategy(shard=shard) for shard in ("optimizer", "parameters")}
+    first, _ = trained(cut["parameters"], "adam")
+    of_first = values(first)
+    path = checkpoint_of(first).save(f"{folder}/cut")
+    (directory,) = Path(f"{path}.servers").iterdir()
+    with np.load(expected) as given:
+        of_one = [given[name] for name in given.files]
+    found: dict[str, Any] = {
+        "parts": {each.name: _bytes_in(each) for each in directory.iterdir()},
+        "others": _bytes_in(Path(f"{path}.safetensors")),
+        "share": 4 * cut_of(first, cut["parameters"])["share"],
+        "whole": sum(value.nbytes for value in of_first),
+        "path": path,
+    }
+    if rank() == 0:
+        np.savez(f"{folder}/cut.npz", *of_first)
+    for name, strategy in {"copies": copies, **cut}.items():
+        model = model_of(strategy, "adam", 5)
+        model.optimizer.build(model.trainable_variables)
+        for kind, restored, wanted in (("two", path, of_first), ("one", saved, of_one)):
+            checkpoint_of(model).restore(restored).assert_consumed()
+            found[f"{kind} {name}"] = _apart(wanted, values(model))
+    return found
+
+
+def _bytes_in(file: Path) -> int:
+    """Those of all arrays in a file of a checkpoint."""
+    arrays = _safetensors.parse(np.fromfile(file, np.uint8)).arrays
+    return sum(array.nbytes for array in arrays.values())
+
+
+def restored(path: str, expected: str) -> dict[str, Any]:
+    """A checkpoint of other processes, in these."""
+    found = {}
+    with np.load(expected) as given:
+        wanted = [given[name] for name in given.files]
+    for shard in ("optimizer", "parameters"):
+        model = model_of(MultiWorkerMirroredStrategy(shard=shard), "adam", 5)
+        model.optimizer.build(model.trainable_variables)
+        checkpoint_of(model).restore(path).assert_consumed()
+        found[shard] = _apart(wanted, values(model))
+    return found
+
+
+def checkpoint_of(model: keras.Model) -> dl.train.Checkpoint:
+    """A checkpoint of all that a model has."""
+    return dl.train.Checkpoint(model=model, optimizer=model.optimizer)
+
+
+class _Stop(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self.model.optimizer.iterations == 7:
+            raise KeyboardInterrupt
+
+
+def resumed(folder: str) -> dict[str, Any]:
+    """A `fit` that is interrupted, and goes on with other shards; and files that it writes."""
+    x, y = rows()
+    kept = keras.callbacks.ModelCheckpoint(f"{folder}/kept.keras")
+
+    def fitted(shard: str, *callbacks: keras.callbacks.Callback) -> keras.Model:
+        model = model_of(MultiWorkerMirroredStrategy(shard=shard), "adam", 1)
+        options = {"batch_size": BATCH, "epochs": 3, "shuffle": False, "verbose": 0}
+        model.fit(x, y, callbacks=list(callbacks), **options)
+        return model
+
+    def backup() -> keras.callbacks.Callback:
+        return keras.callbacks.BackupAndRestore(f"{folder}/backup", save_freq=2)
+
+    whole = fitted("parameters", kept)
+    try:
+        fitted("parameters", backup(), _Stop())
+    except KeyboardInterrupt:
+        parts = [each.parent.parent.name for each in Path(folder).glob("backup/*.servers/*/*")]
+    after = fitted("optimizer", backup())
+    with MultiWorkerMirroredStrategy().scope():
+        loaded = keras.models.load_model(f"{folder}/kept.keras")
+    weights = [[np.asarray(v.value) for v in each.trainable_variables] for each in (whole, loaded)]
+    return {
+        "apart": _apart(values(whole), values(after)),
+        "kept": _apart(*weights),
+        "parts": len(parts),
+    }
+
+
+def saved_one_by_one(folder: str) -> dict[str, Any]:
+    """How many variables are whole at a time while a model is saved, and how many were."""
+    model, _ = trained(MultiWorkerMirroredStrategy(shard="parameters"), "adam")
+    joined: list[weakref.ref[Any]] = []
+    most = [0]
+    join = ReplicaArrays._joined
+
+    def counting_join(self: ReplicaArrays, *args: Any) -> Any:
+        whole = join(self, *args)
+        joined.append(weakref.ref(whole))
+        most[0] = max(most[0], sum(each() is not None for each in joined))
+        return whole
+
+    ReplicaArrays._joined = counting_join  # type: ignore[method-assign]
+    try:
+        model.save(f"{folder}/{rank()}.keras")
+    finally:
+        ReplicaArrays._joined = join  # type: ignore[method-assign]
+    return {"most": most[0], "joined": len(joined)}
+
+
+def memory(layers: int, width: int) -> dict[str, Any]:
+    """The bytes that a process is resident in while it trains, above those after the imports.
+
+    Args:
+        layers: of a model of dense layers, each a square matrix.
+        width: its sides.
+    """
+    strategy = MultiWorkerMirroredStrategy(shard="parameters")
+    before = _resident("VmRSS")
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        dense = [keras.layers.Dense(width, "tanh", use_bias=False) for _ in range(layers)]
+        model = keras.Sequential([keras.Input((width,)), *dense, keras.layers.Dense(1)])
+        model.compile(keras.optimizers.Adam(1e-4), "mse")
+    built = _resident("VmHWM")
+    x = np.random.default_rng(0).normal(size=(16, width)).astype(np.float32)
+    history = model.fit(x, x[:, :1], batch_size=16, epochs=2, verbose=0).history
+    state = [*model.trainable_variables, *model.optimizer.variables]
+    return {
+        "whole state": sum(4 * math.prod(variable.shape) for variable in state),
+        "built": built - before,
+        "peak": _resident("VmHWM") - before,
+        "losses": history["loss"],
+    }
+
+
+def _resident(name: str) -> int:
+    """A number of bytes that the kernel says of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{name}:")]
+    return int(line.split()[1]) * 1024

@@ -33,7 +33,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
         for name, trainings in TRAININGS.items()
     }
     with running(folder, list(wanted.values())) as run:
-        run.wait_for(*run.names, seconds=400)
+        run.wait_for(*run.names, seconds=1200)
         ends = {name: run.ended(name) for name in wanted}
     for name, members in ends.items():
         for end in members:
