@@ -140,7 +140,7 @@ def place_assigned(assign: Callable[..., Any]) -> Callable[..., Any]:
             if getattr(self, "has_copies", False):
                 value = arrays.place_copies(value)
             else:
-                if is_new and is_cut(self) and strategy.spans_processes:
+                if is_new and strategy.spans_processes and is_cut(self):
                     self.kept_by = strategy._cut_store
                 value = arrays.held_value(value, self, is_new=is_new)
         return assign(self, value)

@@ -471,7 +471,7 @@ class TrainStep:
 
         return NumberedPrograms(
             train_step,
-            compiler_options=options_of_gathers(self._strategy),
+            compiler_options=options_of_gathers(self._strategy) if self._cuts_slots else None,
             in_shardings=(state, self._strategy.batch_sharding),
             out_shardings=(placed, state, placed, self._strategy.batch_sharding),
         )
