@@ -217,17 +217,20 @@ class CentralStorageStrategy(Strategy):
     """Variables on one device, and replicas of the computation on others.
 
     Follows ``tf.distribute.experimental.CentralStorageStrategy``. Variables live on the CPU, or,
-    where a single device computes, on that. There Keras's `fit` updates them: each step copies the
-    weights to the replicas' devices, which compute gradients and forget the copies; an optimizer's
-    slots stay where they live. So does a table from which a step only looks rows up, as
-    ``keras.layers.Embedding`` does: each replica is sent the rows that it looks up, and sends their
-    gradients back. A table that is read in another way, as by a regularizer, is copied like other
-    weights, which the log says.
+    where a single device computes, on that. There Keras's `fit` and steps of `run` update them:
+    each step copies the weights to the replicas' devices, which compute gradients and forget the
+    copies; an optimizer's slots stay where they live. So does a table from which a step only looks
+    rows up, as ``keras.layers.Embedding`` does: each replica is sent the rows that it looks up, and
+    sends their gradients back. A table that is read in another way, as by a regularizer, is copied
+    like other weights, which the log says.
 
     `evaluate` and `predict` look rows up in the same way; copies of other weights stay on the
-    replicas' devices until the weights change. Steps of `run` copy all that they use, slots among
-    it: these copies stay while steps follow one another, and what was written returns when a
-    variable is read. The numbers are those of a `MirroredStrategy` on the same devices.
+    replicas' devices until the weights change. The numbers are those of a `MirroredStrategy` on the
+    same devices.
+
+    A step of `run` that is part of a `dl.function`, or whose batch does not split over the
+    replicas, copies all variables that it uses, slots among them. These copies stay while such
+    steps follow one another, and what was written returns when a variable is read.
 
     Args:
         compute_devices: device names or JAX devices on which replicas run, one replica each; by
@@ -285,8 +288,8 @@ class CentralStorageStrategy(Strategy):
             return where
         devices = len(self.replica_devices)
         return (
-            f"{where}, where Keras's fit updates them; its steps copy weights to {devices} compute "
-            "device(s), and rows alone of tables that they look up; steps of run copy all they use"
+            f"{where}, where they are updated; steps copy weights to {devices} compute device(s), "
+            "and rows alone of tables that they look up; within dl.function they copy all they use"
         )
 
     def __repr__(self) -> str:

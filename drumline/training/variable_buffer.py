@@ -87,6 +87,7 @@ class VariableBuffer:
                 state[_OWNED] = value
             state["_value"] = value
             del state[SLOT]
+        self._values, self._leave = [], _itself  # copies on other devices are not kept
 
 
 def _own(variable: Variable) -> Any:

@@ -37,7 +37,7 @@ def test_what_it_says_of_itself() -> None:
     strategy = CentralStorageStrategy(["cpu:1", "cpu:2"], "cpu:3")
     assert repr(strategy) == "CentralStorageStrategy(['cpu:1', 'cpu:2'], parameter_device='cpu:3')"
     (line,) = (each for each in strategy.describe().splitlines() if "variables live" in each)
-    assert "on cpu:3, where Keras's fit updates them; its steps copy weights to 2 compute" in line
+    assert "on cpu:3, where they are updated; steps copy weights to 2 compute device(s)" in line
     assert "variables live: on cpu:1\n" in CentralStorageStrategy("cpu:1").describe()
 
 

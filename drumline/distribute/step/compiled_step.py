@@ -418,6 +418,15 @@ class CompiledStep:
                 found = self._run_in_tape(arrays)
                 if found is not None:
                     return found[0]
+        return self.execute(read, arrays)
+
+    def execute(self, read: Any, arrays: Sequence[Any]) -> Any:
+        """Run the compiled step when its devices are free; return what `program` calls outputs.
+
+        Args:
+            read: what the variables hold that it only reads.
+            arrays: of the arguments.
+        """
         if self._bank is None or self._bank.ended:
             self._bank = self.new_bank()
         bank, read, placed = self._bank, self.place_read(read), self.place(arrays)
@@ -495,7 +504,8 @@ class CompiledStep:
             leave = RepeatedMoves(leave)
         return VariableBuffer(
             self.written,
-            enter=lambda variable, value: arrays.for_program(value),
+            # A variable that the step created may get its first value in the program.
+            enter=lambda variable, value: value if value is None else arrays.for_program(value),
             leave=lambda variable, value: leave(value, variable),
         )
 

@@ -30,6 +30,7 @@ from drumline.distribute.step.arguments import (
     normalized,
     taking_part,
 )
+from drumline.distribute.step.central_run import CentralReplicaProgram
 from drumline.distribute.step.compiled_step import CompiledStep, representable
 from drumline.distribute.step.eager_replicas import run_replicas_sequentially
 from drumline.distribute.step.outputs import as_arrays, joined
@@ -172,13 +173,17 @@ class StepCache:
             key = (known, form, options)
             program = self._programs.get(key)
         if program is None:
-            kind = ReplicaProgram if is_regular(form.treedef) else UnevenProgram
+            kind = self._kind() if is_regular(form.treedef) else UnevenProgram
             program = self._programs[key] = kind(
                 self._strategy, fn, form, keep_64_bits=options.keep_64_bits
             )
             self._made(known, form)
         self._programs.move_to_end(key)
         return program(arrays)
+
+    def _kind(self) -> type[ReplicaProgram]:
+        arrays, planner = self._strategy._arrays, self._strategy._planner
+        return CentralReplicaProgram if arrays.has_home and planner is None else ReplicaProgram
 
     def _first_made(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """`fn`, or the first function that was the same but for being another object."""

@@ -30,7 +30,7 @@ from drumline.distribute.replica import enter_replica_context, running_replica, 
 from drumline.keras import internals
 from drumline.keras.internals import overrides, shadowed
 from drumline.training.keras_internals import get_stateless_scope
-from drumline.training.optimizer_hooks import update_interceptor
+from drumline.training.optimizer_hooks import gradient_marks, update_interceptor
 from drumline.training.state_scope import StateScope
 
 _current: contextvars.ContextVar[ReplicaTrace | None] = contextvars.ContextVar(
@@ -473,11 +473,27 @@ def sum_over_replicas(
             if updates_rows(apply, context, self, grads, named):
                 return None
         if _aggregates.get():
-            grads = _reduce(context, ReduceOp.SUM, grads, variables)
+            grads = _summed(context, grads, variables)
         with context.agreeing():
             return update(grads, variables)
 
     return apply_summed
+
+
+def _summed(
+    context: ReplicaContext, grads: list[Any], variables: Sequence[keras.Variable]
+) -> list[Any]:
+    """The sums over the replicas, marked where that is asked for."""
+    marks = gradient_marks()
+    if marks is None:
+        return _reduce(context, ReduceOp.SUM, grads, variables)
+    pairs = list(zip(grads, variables, strict=True))
+    summed = [None if not marks.is_summed(variable) else grad for grad, variable in pairs]
+    sums = _reduce(context, ReduceOp.SUM, summed, variables)
+    return [
+        grad if grad is None else marks.marked(variable, grad if total is None else total)
+        for (grad, variable), total in zip(pairs, sums, strict=True)
+    ]
 
 
 _aggregates = contextvars.ContextVar("drumline_aggregates", default=True)

@@ -1,0 +1,186 @@
+"""Steps of `run` under `CentralStorageStrategy`: updated at home, and rows of tables travel."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+import pytest
+
+import drumline as dl
+from drumline.distribute import MirroredStrategy, Strategy
+from drumline.distribute.experimental import CentralStorageStrategy
+from tests.moved_rows import count_moved_rows, padded
+
+ROWS, WIDTH, HOME = 1000, 8, "cpu:3"
+BATCH = np.random.default_rng(0).integers(0, ROWS, (20, 4)).astype(np.int32)
+BATCH[:3] = 7  # the same on all replicas, again and again
+
+
+def _compute(replicas: int) -> list[str]:
+    return [f"cpu:{index}" for index in range(replicas)]
+
+
+class Loop:
+    """A model with a table, its optimizer, and a step; `more` is done behind the update."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        more: Callable[[Loop, Any], Any] = lambda loop, pairs: 0.0,
+        optimizer: Any = None,
+    ) -> None:
+        keras.utils.set_random_seed(1)
+        self.strategy, self._more = strategy, more
+        with strategy.scope():
+            self.table = keras.layers.Embedding(ROWS, WIDTH, name="words")
+            self.norm = keras.layers.BatchNormalization()
+            self.model = keras.Sequential(
+                [
+                    keras.Input((4,), dtype="int32"),
+                    self.table,
+                    keras.layers.GlobalAveragePooling1D(),
+                    keras.layers.Dropout(0.2),
+                    keras.layers.Dense(3),
+                    self.norm,
+                    keras.layers.Dense(1),
+                ]
+            )
+            self.optimizer = optimizer or keras.optimizers.Adam(0.01)
+            self.mean = keras.metrics.Mean()
+            self.seen = dl.Variable(0.0, aggregation="sum")
+            self.own = dl.Variable(0.0, synchronization="on_read", aggregation="sum")
+
+    def step(self, x: Any) -> Any:
+        with dl.GradientTape() as tape:
+            loss = keras.ops.mean((self.model(x, training=True) - 1.0) ** 2)
+        weights = self.model.trainable_variables
+        pairs = list(zip(tape.gradient(loss, weights), weights, strict=True))
+        self.optimizer.apply_gradients(pairs)
+        self.mean.update_state(loss)
+        self.seen.assign_add(1.0)
+        self.own.assign_add(loss)
+        return loss, self._more(self, pairs)
+
+    def read(self, x: Any) -> Any:
+        return keras.ops.mean(self.model(x) ** 2)
+
+    def train(self, *sizes: int) -> list[Any]:
+        """What steps on batches of these sizes return, then a step that only reads."""
+        results = []
+        for size in sizes:
+            (batch,) = self.strategy.experimental_distribute_dataset(
+                dl.data.Dataset.from_tensors(BATCH[:size])
+            )
+            found = self.strategy.run(self.step, (batch,))
+            results += [self.strategy.reduce("MEAN", each) for each in found]
+            results += [self.strategy.reduce("MEAN", self.strategy.run(self.read, (batch,)))]
+        return [*results, self.mean.result(), self.own.value]
+
+    def values(self) -> list[np.ndarray]:
+        variables = (*self.model.variables, *self.optimizer.variables, self.seen)
+        return [np.asarray(variable.value) for variable in variables]
+
+
+def _require_tables_at_home() -> None:
+    """Neither the table nor one of its slots is on another device than theirs."""
+    found = [array for array in jax.live_arrays() if array.shape == (ROWS, WIDTH)]
+    assert len(found) >= 2
+    assert set().union(*(array.devices() for array in found)) == {jax.devices()[3]}
+
+
+@pytest.mark.parametrize("sizes", [(12, 18, 12, 13), (13, 12)], ids=["even", "uneven first"])
+@pytest.mark.parametrize("replicas", [3, 1])
+def test_steps_equal_those_of_mirrored_variables(replicas: int, sizes: tuple[int, ...]) -> None:
+    central = Loop(CentralStorageStrategy(_compute(replicas), HOME))
+    found = central.train(*sizes)
+    mirrored = Loop(MirroredStrategy(_compute(replicas)))
+    expected = mirrored.train(*sizes)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(central.values(), mirrored.values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_rows_travel_and_tables_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    loop = Loop(CentralStorageStrategy(_compute(2), HOME))
+    (batch,) = loop.strategy.experimental_distribute_dataset(
+        dl.data.Dataset.from_tensors(BATCH[:16])
+    )
+    loop.strategy.run(loop.step, (batch,))
+    loop.strategy.run(loop.read, (batch,))
+    moved = count_moved_rows(monkeypatch, HOME, [(WIDTH,)])
+    loop.strategy.run(loop.step, (batch,))
+    rows = max(len(np.unique(BATCH[start : start + 8])) for start in (0, 8))
+    expected = 2 * padded(rows) * WIDTH * 4
+    assert moved == {"to": expected, "from": expected}
+    loop.strategy.run(loop.read, (batch,))
+    _require_tables_at_home()
+    assert moved == {"to": 2 * expected, "from": expected}
+
+
+def _own_update(loop: Loop, pairs: Any) -> Any:
+    """An update written by hand, of a weight and of a moving value."""
+    gradient = dl.distribute.get_replica_context().all_reduce("MEAN", pairs[-1][0])
+    bias = loop.model.trainable_variables[-1]
+    bias.assign(bias.value * 0.9 - gradient)
+    return keras.ops.sum(bias.value)
+
+
+def _reads_table(loop: Loop, pairs: Any) -> Any:
+    return keras.ops.sum(loop.table.embeddings.value**2)
+
+
+def _clips(loop: Loop, pairs: Any) -> Any:
+    """A constraint: what it reads and writes is the table that the optimizer has left."""
+    table = loop.table.embeddings
+    table.assign(keras.ops.clip(table.value, -0.01, 0.01))
+    return 0.0
+
+
+def _twice(loop: Loop, pairs: Any) -> Any:
+    loop.optimizer.apply_gradients(pairs)
+    return 0.0
+
+
+SAID: dict[str, tuple[Any, str | None]] = {
+    "an update of one's own": (_own_update, None),
+    "a table that is clipped": (_clips, "words/embeddings is copied"),
+    "a table that is read": (_reads_table, "words/embeddings is copied"),
+    "two updates": (_twice, "is given gradients twice"),
+}
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_whatever_else_a_step_does(case: str, caplog: pytest.LogCaptureFixture) -> None:
+    more, said = SAID[case]
+    central = Loop(CentralStorageStrategy(_compute(2), HOME), more)
+    with caplog.at_level(logging.INFO, "drumline"):
+        found = central.train(12, 12)
+    mirrored = Loop(MirroredStrategy(_compute(2)), more)
+    for ours, theirs in zip(found, mirrored.train(12, 12), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(central.values(), mirrored.values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    texts = {record.getMessage() for record in caplog.records if "copied to" in record.getMessage()}
+    assert len(texts) == (said is not None)
+    assert said is None or said in texts.pop()
+
+
+def test_an_optimizer_that_scales_losses() -> None:
+    def scaled() -> Any:
+        return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))
+
+    central = Loop(CentralStorageStrategy(_compute(2), HOME), optimizer=scaled())
+    central.train(12, 12)
+    _require_tables_at_home()
+    mirrored = Loop(MirroredStrategy(_compute(2)), optimizer=scaled())
+    mirrored.train(12, 12)
+    for ours, theirs in zip(central.values(), mirrored.values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
