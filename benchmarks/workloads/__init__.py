@@ -4,6 +4,7 @@ from benchmarks.harness.workload import Workload
 from benchmarks.workloads import (
     all_reduce,
     bucket_sequences,
+    central_storage,
     compat_step,
     compat_tutorials,
     convnet_fit,
@@ -78,6 +79,7 @@ WORKLOADS: dict[str, Workload] = {
         convnet_fit.WORKLOAD,
         convnet_mirrored.WORKLOAD,
         sharded_state.WORKLOAD,
+        central_storage.WORKLOAD,
         resnet_fit.WORKLOAD,
         first_step.WORKLOAD,
         fit_backup.WORKLOAD,
