@@ -15,6 +15,7 @@ import pytest
 import drumline as dl
 from drumline.distribute import MirroredStrategy, Strategy
 from drumline.distribute.experimental import CentralStorageStrategy
+from tests.interruptions import interrupted_at
 from tests.moved_rows import count_moved_rows, padded
 
 ROWS, WIDTH, HOME = 1000, 8, "cpu:3"
@@ -184,3 +185,46 @@ def test_an_optimizer_that_scales_losses() -> None:
     mirrored.train(12, 12)
     for ours, theirs in zip(central.values(), mirrored.values(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_what_copies_variables_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    strategy = CentralStorageStrategy(_compute(2), HOME)
+    with strategy.scope():
+        total = dl.Variable(0.0, aggregation="sum")
+
+    @dl.function
+    def in_function(batch: Any) -> None:
+        strategy.run(lambda x: total.assign_add(keras.ops.sum(x)), (batch,))
+
+    with caplog.at_level(logging.INFO, "drumline"):
+        for size in (2, 2, 3):
+            (batch,) = strategy.experimental_distribute_dataset(
+                dl.data.Dataset.from_tensors(np.ones(size, np.float32))
+            )
+            in_function(batch)
+            strategy.run(lambda x: total.assign_add(keras.ops.sum(x)), (batch,))
+    assert float(total.value) == 14
+    texts = [record.getMessage() for record in caplog.records if "copied" in record.getMessage()]
+    assert ["in_function" in text for text in texts] == [True, True, False]
+    assert "part of a `dl.function`" in texts[0] and "does not split" in texts[2]
+
+
+def test_an_interrupt_leaves_whole_steps() -> None:
+    strategy = CentralStorageStrategy(_compute(2), HOME)
+    with strategy.scope():
+        first = dl.Variable(np.zeros(3, np.float32), aggregation="sum")
+        second = dl.Variable(0.0, aggregation="sum")
+
+    def step() -> None:
+        first.assign_add(np.full(3, 0.5, np.float32))
+        second.assign_add(0.5)
+
+    strategy.run(step)
+    steps, position, interrupted = 1, 1, 0
+    files = ("central_run.py", "central_programs.py", "looked_up_rows.py", "variable_buffer.py")
+    while interrupted_at(lambda: strategy.run(step), position, files):
+        done = int(second.value)
+        assert steps <= done <= steps + 1
+        np.testing.assert_array_equal(first.value, np.full(3, done, np.float32))
+        steps, position, interrupted = done, position + 29, interrupted + 1
+    assert interrupted > 5

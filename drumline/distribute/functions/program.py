@@ -155,6 +155,7 @@ class FunctionProgram(WholeProgram):
     """
 
     traces_once = True
+    is_one_because = "its steps are part of a `dl.function`; call `strategy.run` outside of one"
     _first_trace: FirstTrace | None = None
 
     def discover(self, arrays: Sequence[Any]) -> StateScope:

@@ -307,7 +307,8 @@ class CentralReplicaProgram(ReplicaProgram):
 
 
 def _type_of(value: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(jnp.shape(value), jnp.result_type(value))
+    weak = bool(getattr(value, "weak_type", False))
+    return jax.ShapeDtypeStruct(jnp.shape(value), jnp.result_type(value), weak_type=weak)
 
 
 assert SUMS == 3  # the place of `sums` in what `_part_of_replicas` returns

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -56,6 +57,8 @@ from drumline.training.variable_buffer import VariableBuffer
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
+
+_log = logging.getLogger("drumline")
 
 
 def in_flight_of(variable: Any) -> InFlight | None:
@@ -271,9 +274,12 @@ class CompiledStep:
     Attributes:
         taking_part: the strategies whose steps became part of this one.
         takes_rows: whether the program can take variables that are cut over its replicas as rows.
+        is_one_because: why it is not divided where variables live on another device, if that is
+            to be said.
     """
 
     takes_rows = False
+    is_one_because: str | None = None
 
     def __init__(
         self,
@@ -295,6 +301,7 @@ class CompiledStep:
         self._mover: Strategy | None = None
         self._placed_read: RepeatedMoves | None = None
         self.taking_part: list[Strategy] = []
+        self._is_one_because = self.is_one_because
         self._compiled: NumberedPrograms | None = None
         self._with_gradient: dict[Any, bool] = {}
 
@@ -502,12 +509,24 @@ class CompiledStep:
         leave: Callable[[Any, Any], Any] = arrays.from_program
         if not self._mover.spans_processes:
             leave = RepeatedMoves(leave)
+            self._report_copies()
         return VariableBuffer(
             self.written,
             # A variable that the step created may get its first value in the program.
             enter=lambda variable, value: value if value is None else arrays.for_program(value),
             leave=lambda variable, value: leave(value, variable),
         )
+
+    def _report_copies(self) -> None:
+        """Say once that the program takes copies of variables that live on another device."""
+        reason, self._is_one_because = self._is_one_because, None
+        if self.written and reason is not None:
+            _log.info(
+                "%s: its variables are copied to each compute device, an optimizer's among them, "
+                "since %s",
+                getattr(self.fn, "__qualname__", self.fn),
+                reason,
+            )
 
     def _run_in_trace(self, read: Any, arrays: Sequence[Any], staged: bool) -> Any:
         refused = [*self.written, *(self.read if staged else ())]

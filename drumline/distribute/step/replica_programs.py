@@ -219,6 +219,7 @@ class UnevenProgram(WholeProgram):
     """
 
     takes_rows = True
+    is_one_because = "a batch does not split over the replicas"
 
     def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
         outputs, new, parcels = super().program(
