@@ -152,8 +152,8 @@ def _twice(loop: Loop, pairs: Any) -> Any:
 
 SAID: dict[str, tuple[Any, str | None]] = {
     "an update of one's own": (_own_update, None),
-    "a table that is clipped": (_clips, "words/embeddings is copied"),
-    "a table that is read": (_reads_table, "words/embeddings is copied"),
+    "a table that is clipped": (_clips, "looked up: `an operation behind the update` at"),
+    "a table that is read": (_reads_table, "looked up: `an operation behind the update` at"),
     "two updates": (_twice, "is given gradients twice"),
 }
 
