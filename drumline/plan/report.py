@@ -342,7 +342,7 @@ def write_picture(plan: Plan, path: Path) -> None:
 def _draw_memory(axes: Any, plan: Plan) -> None:
     available, total = plan.memory.available, plan.memory.total.value
     comparable = 0 < available.value < 20 * total  # else the bar is too low to be seen beside it
-    scale, unit = (1e9, "GB") if total >= 1e9 else (1e6, "MB")
+    scale, unit = _scale(total)
     below = 0.0
     for name, known in plan.memory.parts:
         if known.value > 0:
@@ -354,6 +354,10 @@ def _draw_memory(axes: Any, plan: Plan) -> None:
     has = f"; it has {shown(available)}" if available.value else ""
     axes.set(title=f"Memory of a chip{has}", ylabel=unit, xticks=[], xlim=(-1, 1))
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.01))
+
+
+def _scale(size: float) -> tuple[float, str]:
+    return (1e9, "GB") if size >= 1e9 else (1e6, "MB")
 
 
 def _draw_layers(axes: Any, step: StepEstimate) -> None:
@@ -379,14 +383,16 @@ def _draw_changes(axes: Any, plan: Plan, changes: Sequence[Suggestion]) -> None:
             told = ", ".join(filter(None, (told, shown(each.effects[RATE]))))
         bars.append((each.name, each.effects[MEMORY], told))
     bars.reverse()
-    axes.barh(range(len(bars)), [known.value / 1e9 for _, known, _ in bars])
+    scale, unit = _scale(memory.total.value)
+    sizes = [known.value / scale for _, known, _ in bars]
+    axes.barh(range(len(bars)), sizes, color="lightsteelblue")
     axes.set_yticks(range(len(bars)), [name for name, _, _ in bars], fontsize=8)
     for at, (_, known, told) in enumerate(bars):
         text = ", ".join(filter(None, (shown(known), told, known.how)))
         axes.text(0, at, f" {text}", va="center", fontsize=8)
     if 0 < memory.available.value < 20 * memory.total.value:
-        axes.axvline(memory.available.value / 1e9, color="black", linestyle="--")
-    axes.set(title="What to change: memory of a chip", xlabel="GB")
+        axes.axvline(memory.available.value / scale, color="black", linestyle="--")
+    axes.set(title="What to change: memory of a chip", xlabel=unit)
 
 
 def shown(known: Known) -> str:
