@@ -76,6 +76,26 @@ def test_attention_is_planned_with_the_kernel_that_a_tpu_gets(tmp_path: Path) ->
     assert "attention's kernels by their operations" in computing["source"]
 
 
+def test_a_whole_step_of_maxtext_s_passes_through(tmp_path: Path) -> None:
+    """Embedding, decoders, logits, loss, update and collectives: no term is added by hand."""
+    text = (Path(__file__).parent / "published" / "maxtext_model.py").read_text()
+    found = plan(tmp_path, text, "tpu-v5e-4", "small")
+    width, hidden, words = 256, 1024, 512
+    layer = 4 * width * width + 3 * width * hidden
+    weights = 4 * (2 * layer + 2 * words * width)
+    memory = rows(found, "Memory")
+    assert memory["parameters"]["value"] == weights / 4, "cut over 4 chips"
+    assert memory["optimizer"]["value"] == pytest.approx(2 * weights / 4, abs=16)
+    gathers = [name for name in rows(found, "Collectives") if name.startswith("all-gather")]
+    assert len(gathers) >= 2, "for the loss, and again for its gradient"
+    assert all(" of bf16, " in name for name in gathers), "rounded before they travel"
+    slowest = rows(found, "Slowest layers")
+    assert any("decoder_1" in name and "backward" in name for name in slowest)
+    assert any("adam" in name for name in slowest)
+    computing = rows(found, "A step on")["computing"]
+    assert "attention's kernels by their operations" in computing["source"]
+
+
 def test_two_slices_have_a_part_between_them(tmp_path: Path) -> None:
     found = plan(tmp_path, script(FIT).replace("Dense(64,", "Dense(4096,"), "tpu-v5e-2x4")
     assert found["replicas"] == 8
