@@ -339,12 +339,9 @@ class ReplicaArrays:
         """``(replicas, replicas, length)``: the rows of the value on replica 0, else zeros."""
         replicas = self._strategy.num_replicas_in_sync
         shape = replicas, row_length(value.size, replicas)
-        of_first = 0 in self._strategy.local_replica_ids
-        rows = np.stack([row_of(value, replicas, index) for index in range(replicas)])
-        own = [
-            rows if of_first and index == 0 else np.zeros(shape, value.dtype)
-            for index in self._strategy.local_replica_ids
-        ]
+        own = [np.zeros(shape, value.dtype) for _ in self._strategy.local_replica_ids]
+        if 0 in self._strategy.local_replica_ids:
+            own[0].reshape(-1)[: value.size] = value.reshape(-1)
         return joined_rows(own, self._strategy.mesh)
 
     def cut_value(self, value: jax.typing.ArrayLike, variable: Any) -> CutValue:

@@ -128,8 +128,12 @@ def cut_of(model: keras.Model, strategy: dl.distribute.Strategy) -> dict[str, An
     }
 
 
-def traffic(shard: str, widths: list[int]) -> dict[str, Any]:
+def traffic(shards: list[str], widths: list[int]) -> dict[str, Any]:
     """The bytes that each replica sends in a step of layers of a width, and of its rows."""
+    return {shard: _traffic(shard, widths) for shard in shards}
+
+
+def _traffic(shard: str, widths: list[int]) -> dict[str, Any]:
     strategy = MultiWorkerMirroredStrategy(shard=shard)
     with strategy.scope():
         layers = [keras.layers.Dense(width, "tanh", use_bias=False) for width in widths]

@@ -13,7 +13,7 @@ ADAM = [("adam", "optimizer"), ("adam", "parameters")]
 TRAININGS = {"2x1": [*ADAM, ("clipped", "parameters")], "2x2": ADAM}
 WIDTHS = [600, 600, 600, 600, 5]
 MORE = {
-    "traffic": {"shard": "parameters", "widths": WIDTHS},
+    "traffic": {"shards": ["optimizer", "parameters"], "widths": WIDTHS},
     "refused": {},
     "alone": {"shard": "parameters"},
 }
@@ -60,17 +60,21 @@ def test_training_equals_that_of_copies(clusters: Clusters, cluster: str, traini
         assert f"each has 1/{replicas} over 2 processes, cut by shard=" in found["describes"]
 
 
-def test_a_step_sends_each_row_three_times_to_all_others(clusters: Clusters) -> None:
+@pytest.mark.parametrize("shard", ["optimizer", "parameters"])
+def test_a_step_sends_each_row_to_all_others(clusters: Clusters, shard: str) -> None:
     for facts in clusters["2x1"]:
-        found = facts["traffic"]
-        # Gathered for the loss, summed, and gathered for the gradient, which the first needs not.
-        expected = 3 * sum(found["rows"]) - found["rows"][0]
+        found = facts["traffic"][shard]
+        # Summed, and gathered: the new weights; or for the loss, and for the gradient, which the
+        # first layer needs not.
+        expected = 2 * sum(found["rows"])
+        if shard == "parameters":
+            expected += sum(found["rows"][1:])
         assert all(0 <= sent - expected <= 64 for sent in found["sent"]), found
 
 
 def test_a_step_holds_few_of_the_weights(clusters: Clusters) -> None:
     for facts in clusters["2x1"]:
-        found = facts["traffic"]
+        found = facts["traffic"]["parameters"]
         whole = 2 * sum(found["rows"])
         assert found["temporary"] < 3.5 * found["largest"] < whole
 
