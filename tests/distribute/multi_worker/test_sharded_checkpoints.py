@@ -112,7 +112,7 @@ def test_a_part_that_is_damaged_is_refused(
     before = sharded.values(model)
     try:
         part.write_bytes(content[:-4] + bytes(byte ^ 1 for byte in content[-4:]))
-        with pytest.raises(ValueError, match="process-1.safetensors' is damaged.*checksum"):
+        with pytest.raises(ValueError, match="process-1.safetensors', is damaged.*checksum"):
             sharded.checkpoint_of(model).restore(path)
     finally:
         part.write_bytes(content)
