@@ -228,9 +228,10 @@ class CentralStorageStrategy(Strategy):
     replicas' devices until the weights change. The numbers are those of a `MirroredStrategy` on the
     same devices.
 
-    A step of `run` that is part of a `dl.function`, or whose batch does not split over the
-    replicas, copies all variables that it uses, slots among them. These copies stay while such
-    steps follow one another, and what was written returns when a variable is read.
+    A `dl.function` that runs steps runs as Python, so that each step is a program of its own. A
+    step of `run` whose batch does not split over the replicas copies all variables that it uses,
+    slots among them. These copies stay while such steps follow one another, and what was written
+    returns when a variable is read.
 
     Args:
         compute_devices: device names or JAX devices on which replicas run, one replica each; by
@@ -289,7 +290,7 @@ class CentralStorageStrategy(Strategy):
         devices = len(self.replica_devices)
         return (
             f"{where}, where they are updated; steps copy weights to {devices} compute device(s), "
-            "and rows alone of tables that they look up; within dl.function they copy all they use"
+            "and rows alone of tables that they look up; those of uneven batches copy all they use"
         )
 
     def __repr__(self) -> str:

@@ -91,6 +91,8 @@ class StateScope(StatelessScope):
         lifted: the variables for which there is a symbol, in the order of these.
         needs_values: whether a value was read for which there is no symbol: of a variable that has
             none yet, or where something is computed at once.
+        may_be_left: whether the trace may end early by an exception, where a step is not to be
+            part of it.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class StateScope(StatelessScope):
         self.discovered: list[Variable] = []
         self.creates = False
         self.needs_values = False
+        self.may_be_left = False
         self.lifted: list[Variable] = []
         self._symbol_of = symbol_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import logging
 from collections.abc import Callable
@@ -188,12 +189,95 @@ def test_an_optimizer_that_scales_losses() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
+def _each(loop: Loop, batches: Any) -> list[Any]:
+    return [
+        loop.strategy.reduce("SUM", loop.strategy.run(loop.step, (batch,))[0]) for batch in batches
+    ]
+
+
+def _function(loop: Loop, batches: Any) -> list[Any]:
+    step = dl.function(lambda batch: _each(loop, [batch])[0])
+    return [step(batch) for batch in batches]
+
+
+def _defined_inside(loop: Loop, batches: Any) -> list[Any]:
+    @dl.function
+    def step(batch: Any) -> Any:
+        def inside(x: Any) -> Any:
+            return loop.step(x)[0]
+
+        return loop.strategy.reduce("SUM", loop.strategy.run(inside, (batch,)))
+
+    return [step(batch) for batch in batches]
+
+
+def _loop(loop: Loop, batches: Any) -> list[Any]:
+    @dl.function
+    def epoch(batches: Any) -> Any:
+        total = np.float32(0.0)
+        for batch in batches:
+            total += loop.strategy.reduce("SUM", loop.strategy.run(loop.step, (batch,))[0])
+        return total
+
+    return [epoch(batches), epoch(batches)]
+
+
+def _loop_over_what_it_sees(loop: Loop, batches: Any) -> list[Any]:
+    @dl.function
+    def epoch() -> Any:
+        total = np.float32(0.0)
+        for batch in batches:
+            total += loop.strategy.reduce("SUM", loop.strategy.run(loop.step, (batch,))[0])
+        return total
+
+    return [epoch(), epoch()]
+
+
+@pytest.mark.parametrize("form", [_function, _defined_inside, _loop, _loop_over_what_it_sees])
+def test_steps_in_a_function_update_at_home(form: Any, caplog: pytest.LogCaptureFixture) -> None:
+    epochs = 2 if "loop" in form.__name__ else 1
+
+    def batches(loop: Loop) -> Any:
+        return loop.strategy.experimental_distribute_dataset(
+            dl.data.Dataset.from_tensor_slices(BATCH[:16]).batch(4)
+        )
+
+    central = Loop(CentralStorageStrategy(_compute(2), HOME))
+    with caplog.at_level(logging.INFO, "drumline"):
+        found = form(central, batches(central))
+    assert not [each for each in caplog.records if "copied to" in each.getMessage()]
+    _require_tables_at_home()
+    mirrored = Loop(MirroredStrategy(_compute(2)))
+    data = batches(mirrored)
+    wanted = [_each(mirrored, data) for _ in range(epochs)]
+    if epochs == 2:
+        np.testing.assert_allclose(found, np.sum(wanted, axis=1), rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(found, wanted[0])
+    for ours, theirs in zip(central.values(), mirrored.values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_function_of_wide_numbers_stays_one_program() -> None:
+    strategy = CentralStorageStrategy(_compute(2), HOME)
+    with strategy.scope():
+        total = dl.Variable(0.0, aggregation="sum")
+
+    @functools.partial(dl.function, keep_64_bits=True)
+    def wide(number: Any) -> Any:
+        strategy.run(lambda: total.assign_add(1.0))
+        return number + 1
+
+    assert int(wide(np.int64(1 << 40))) == (1 << 40) + 1
+    assert float(total.value) == 2
+
+
 def test_what_copies_variables_says_so(caplog: pytest.LogCaptureFixture) -> None:
     strategy = CentralStorageStrategy(_compute(2), HOME)
     with strategy.scope():
         total = dl.Variable(0.0, aggregation="sum")
 
-    @dl.function
+    @functools.partial(dl.function, keep_64_bits=True)
     def in_function(batch: Any) -> None:
         strategy.run(lambda x: total.assign_add(keras.ops.sum(x)), (batch,))
 
@@ -207,7 +291,7 @@ def test_what_copies_variables_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert float(total.value) == 14
     texts = [record.getMessage() for record in caplog.records if "copied" in record.getMessage()]
     assert ["in_function" in text for text in texts] == [True, True, False]
-    assert "part of a `dl.function`" in texts[0] and "does not split" in texts[2]
+    assert "`dl.function` is one program" in texts[0] and "does not split" in texts[2]
 
 
 def test_an_interrupt_leaves_whole_steps() -> None:

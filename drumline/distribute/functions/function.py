@@ -22,6 +22,7 @@ from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.functions.staged_loop import LoopOverData, Loops
 from drumline.distribute.replica import default_strategy, running_replica
 from drumline.distribute.step.arguments import flatten_arguments
+from drumline.distribute.step.central_programs import StepsApart
 from drumline.distribute.values import PerReplica, PerReplicaSpec
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.state_scope import StateScope
@@ -208,6 +209,10 @@ def function(
     Loops with ``break``, ``continue``, ``return``, ``yield`` or ``else``, and bodies that need
     concrete values, run step by step, with a warning that gives the reason.
 
+    A function that runs steps of a strategy whose variables live on another device, as
+    `CentralStorageStrategy`'s, runs as Python: each step is a program of its own, which updates the
+    variables where they live. That is found by tracing it once, up to the first step.
+
     With `drumline.config.run_functions_eagerly` everything runs as plain Python.
 
     Args:
@@ -265,10 +270,10 @@ class Function:
         self._specs = input_signature
         self._signatures: dict[int, InputSignature] = {}
         name = getattr(python_function, "__qualname__", repr(python_function))
-        loops = Loops(name, keep_64_bits=keep_64_bits)
-        self._with_loops = adapt(python_function, loops)
+        self._loops = Loops(name, keep_64_bits=keep_64_bits)
+        self._with_loops = adapt(python_function, self._loops)
         self._plain = adapt(python_function, None)
-        self._over_data = False
+        self._runs_as_python = False
         self._programs: OrderedDict[Hashable, FunctionProgram] = OrderedDict()
         functools.update_wrapper(self, python_function)
 
@@ -297,13 +302,15 @@ class Function:
             return self._plain(*args, **kwargs)
         if running_replica() is not None:
             return self._plain(*args, **kwargs)
-        if self._over_data or any(map(is_batches, (*args, *kwargs.values()))):
+        if self._runs_as_python or any(map(is_batches, (*args, *kwargs.values()))):
             return self._uncompiled(args, kwargs)
         try:
             return self._compiled(args, kwargs)
         except LoopOverData:
-            self._over_data = True
-            return self._uncompiled(args, kwargs)
+            self._runs_as_python = True
+        except StepsApart:
+            self._runs_as_python = self._loops.steps_apart = True
+        return self._uncompiled(args, kwargs)
 
     def _uncompiled(self, args: Any, kwargs: Any) -> Any:
         with python_runs_once():
@@ -316,6 +323,8 @@ class Function:
             program = FunctionProgram(
                 default_strategy(), self._with_loops, form, keep_64_bits=self._keep_64_bits
             )
+            # By itself a step would not keep the bits that this program does.
+            program.may_be_left = not self._keep_64_bits
             self._programs[form] = program
             if len(self._programs) > MOST_PROGRAMS:
                 self._programs.popitem(last=False)

@@ -155,7 +155,7 @@ class FunctionProgram(WholeProgram):
     """
 
     traces_once = True
-    is_one_because = "its steps are part of a `dl.function`; call `strategy.run` outside of one"
+    is_one_because = "a `dl.function` is one program here; call `strategy.run` outside of one"
     _first_trace: FirstTrace | None = None
 
     def discover(self, arrays: Sequence[Any]) -> StateScope:
@@ -175,6 +175,7 @@ class FunctionProgram(WholeProgram):
 
         def trace(arrays: Sequence[Any]) -> Any:
             scopes.append(StateScope(symbol_of=symbol_of))
+            scopes[-1].may_be_left = self.may_be_left
             with scopes[-1] as scope, collecting() as outbox:
                 outputs = self.call(arrays)
                 new = [scope.value_of(variable) for variable in scope.written]

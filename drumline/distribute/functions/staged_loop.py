@@ -18,6 +18,7 @@ from drumline.distribute.functions.program import FunctionProgram
 from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.replica import default_strategy
 from drumline.distribute.step.arguments import ArgumentSpec, Identity, flatten_arguments
+from drumline.distribute.step.central_programs import StepsApart
 from drumline.distribute.values import PerReplica
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.outbox import Parcels, collecting
@@ -122,6 +123,10 @@ class Loops:
     Args:
         name: the function's, for messages.
         keep_64_bits: whether its batches' 64-bit numbers keep their bits.
+
+    Attributes:
+        steps_apart: whether loops run step by step, as steps of their bodies are programs of
+            their own.
     """
 
     unset = NOTHING
@@ -131,6 +136,7 @@ class Loops:
         self._keep_64_bits = keep_64_bits
         self._programs: dict[Hashable, Any] = {}
         self._told: set[str] = set()
+        self.steps_apart = False
 
     def over_data(self, iterable: Any) -> bool:
         """Whether the loop goes over a dataset, and so is to be staged.
@@ -142,7 +148,7 @@ class Loops:
             return False
         if isinstance(get_stateless_scope(), StateScope):
             raise LoopOverData()
-        return True
+        return not self.steps_apart
 
     def values(self, scope: dict[str, Any], names: Sequence[str]) -> list[Any]:
         """What the names hold before the loop."""
@@ -173,7 +179,7 @@ class Loops:
         fresh = [value is self.unset for value in values]
         loop = _RunningLoop(self._programs, body, names, fresh, keep_64_bits=self._keep_64_bits)
         try:
-            state = loop.step([_as_array(value) for value in values], batches.place(first))
+            state = loop.first_step([_as_array(value) for value in values], batches.place(first))
         except (
             jax.errors.ConcretizationTypeError,
             jax.errors.TracerArrayConversionError,
@@ -181,6 +187,9 @@ class Loops:
         ) as error:
             reason = str(error).partition("\n")[0]
             self.step_by_step(f"its body needs a concrete value ({reason})")
+            return _in_python(body, values, first, batches)
+        except StepsApart:
+            self.steps_apart = True
             return _in_python(body, values, first, batches)
         if not loop.stacks(state):
             for batch in _one_by_one(batches):
@@ -224,7 +233,15 @@ class _RunningLoop:
         self._fresh = tuple(fresh)
         self._around = closure_values(body)
 
-    def step(self, state: Sequence[Any], batch: Any) -> list[Any]:
+    def first_step(self, state: Sequence[Any], batch: Any) -> list[Any]:
+        """One step.
+
+        Raises:
+            StepsApart: if steps that it runs are to be programs of their own.
+        """
+        return self.step(state, batch, may_be_left=not self._keep_64_bits)
+
+    def step(self, state: Sequence[Any], batch: Any, *, may_be_left: bool = False) -> list[Any]:
         """One step."""
         given = [
             Identity(Loops.unset) if fresh else value
@@ -236,6 +253,7 @@ class _RunningLoop:
             self._programs[key] = FunctionProgram(
                 default_strategy(), self._call, form, keep_64_bits=self._keep_64_bits
             )
+        self._programs[key].may_be_left = may_be_left
         return list(self._programs[key](arrays))
 
     def checked_step(self, state: Sequence[Any], batch: Any) -> list[Any]:

@@ -21,11 +21,36 @@ from drumline.distribute.step.looked_up_rows import (
     StepForm,
     tables_of,
 )
+from drumline.training.keras_internals import get_stateless_scope, uninitialized_variables
+from drumline.training.state_scope import StateScope
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
 
 _log = logging.getLogger("drumline")
+
+
+class StepsApart(BaseException):
+    """A function that is being traced runs a step whose variables live on another device.
+
+    One program would have copies of all of them on the replicas' devices: the function is to run
+    as Python, and the step by itself. Not an ``Exception``, so that no handler of the user's
+    swallows it on its way.
+    """
+
+
+def require_apart() -> None:
+    """Check that no function is traced around the step that is to run.
+
+    Variables that the function has made in its trace would be lost: then the step becomes part of
+    its program.
+
+    Raises:
+        StepsApart: if one is, and may be left.
+    """
+    scope = get_stateless_scope()
+    if isinstance(scope, StateScope) and scope.may_be_left and not uninitialized_variables():
+        raise StepsApart
 
 
 class CentralPrograms:

@@ -274,11 +274,13 @@ class CompiledStep:
     Attributes:
         taking_part: the strategies whose steps became part of this one.
         takes_rows: whether the program can take variables that are cut over its replicas as rows.
+        may_be_left: whether its trace may end early, see `StateScope`.
         is_one_because: why it is not divided where variables live on another device, if that is
             to be said.
     """
 
     takes_rows = False
+    may_be_left = False
     is_one_because: str | None = None
 
     def __init__(
@@ -608,6 +610,7 @@ class WholeProgram(CompiledStep):
 
         def trace(arrays: Sequence[Any]) -> Any:
             scopes.append(StateScope())
+            scopes[-1].may_be_left = self.may_be_left
             with scopes[-1], collecting():
                 return self.call(arrays)
 

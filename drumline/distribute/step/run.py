@@ -30,6 +30,7 @@ from drumline.distribute.step.arguments import (
     normalized,
     taking_part,
 )
+from drumline.distribute.step.central_programs import require_apart
 from drumline.distribute.step.central_run import CentralReplicaProgram
 from drumline.distribute.step.compiled_step import CompiledStep, representable
 from drumline.distribute.step.eager_replicas import run_replicas_sequentially
@@ -160,6 +161,8 @@ class StepCache:
         options: RunOptions,
     ) -> Any:
         """Run `fn` on every replica; see `Strategy.run`."""
+        if self._kind() is CentralReplicaProgram:
+            require_apart()
         if options.keep_64_bits:
             args, kwargs = in_64_bits((tuple(args), dict(kwargs)))
         form, arrays = flatten_arguments(args, kwargs)
