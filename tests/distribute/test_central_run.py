@@ -176,6 +176,27 @@ def test_whatever_else_a_step_does(case: str, caplog: pytest.LogCaptureFixture) 
     assert said is None or said in texts.pop()
 
 
+def test_an_update_that_computes_with_the_size_of_its_batch() -> None:
+    def trained(strategy: Strategy) -> list[float]:
+        with strategy.scope():
+            weight = keras.Variable(0.0)
+            optimizer = keras.optimizers.SGD(1.0)
+            optimizer.build([weight])
+
+        def step(x: Any) -> None:
+            total = dl.distribute.get_replica_context().all_reduce("SUM", keras.ops.sum(x))
+            mean = total / (2 * x.shape[0])
+            optimizer.apply_gradients([(mean, weight)], skip_gradients_aggregation=True)
+
+        found = []
+        for size in (4, 8, 2, 4):
+            strategy.run(step, (strategy.per_replica([np.ones(size, np.float32)] * 2),))
+            found.append(float(weight.value))
+        return found
+
+    assert trained(CentralStorageStrategy(_compute(2), HOME)) == [-1.0, -2.0, -3.0, -4.0]
+
+
 def test_an_optimizer_that_scales_losses() -> None:
     def scaled() -> Any:
         return keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1, momentum=0.9))

@@ -9,7 +9,7 @@ all. The replicas' program is the rest, and is given what it reads (`central_pro
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,15 +174,16 @@ class CentralReplicaProgram(ReplicaProgram):
 
     _is_separable = True
     _programs_of_replicas: CentralPrograms | None = None
-    _part: HomePart | None = None
-    _at_home: Any = None
+    _traced: dict[Hashable, HomePart]
+    _at_home: dict[Hashable, tuple[HomePart, Any]]
 
     def _compile(self, arrays: Sequence[Any]) -> None:
         super()._compile(arrays)
         strategy = self.strategy
         name = getattr(self.fn, "__qualname__", str(self.fn))
         self._programs_of_replicas = CentralPrograms(strategy, lambda: name, keeps_copies=True)
-        self._at_home = None
+        # By the shapes of arguments, which a step may compute with, as a batch's size.
+        self._traced, self._at_home = {}, {}
         home = strategy.variable_sharding
         self._is_separable = all(
             strategy_of_variable(variable) is strategy
@@ -221,22 +222,25 @@ class CentralReplicaProgram(ReplicaProgram):
         programs = self._programs_of_replicas
         assert programs is not None
         arguments = ((values,), list(arrays))
-        results, of_tables = programs.compute("run", arguments, lambda: self._form(arguments))
+        shapes = tuple((jnp.shape(array), jnp.result_type(array)) for array in arrays)
+        results, of_tables = programs.compute(
+            "run", arguments, lambda: self._form(arguments, shapes)
+        )
         outputs, reduced, others, _, came, copies, parcels = results
-        part = self._part
-        assert part is not None
-        if self._at_home is None:
-            self._at_home = part.compiled(self.strategy.variable_sharding)
+        if shapes not in self._at_home:
+            traced = self._traced[shapes]
+            self._at_home[shapes] = traced, traced.compiled(self.strategy.variable_sharding)
+        part, update_at_home = self._at_home[shapes]
         moved = iter(programs.to_home([*came, *others.values()]))
         given = [of_tables[each] if each in of_tables else next(moved) for each in part.tables]
         used_up = [values[each] for each in part.reads if each in part.writes]
         kept = [values[each] for each in part.reads if each not in part.writes]
-        new = dict(zip(part.writes, self._at_home(used_up, kept, given), strict=True))
+        new = dict(zip(part.writes, update_at_home(used_up, kept, given), strict=True))
         new.update(zip(others, moved, strict=True))
         new.update(copies)
         return (outputs, reduced), [new[i] for i in range(len(self.written))], parcels
 
-    def _form(self, arguments: Any) -> StepForm:
+    def _form(self, arguments: Any, kind: Hashable) -> StepForm:
         variables = [*self.written, *self.read]
         arrays = self.strategy._arrays
         placed, by_rows = arrays.program_sharding, arrays.program_sharding
@@ -246,7 +250,9 @@ class CentralReplicaProgram(ReplicaProgram):
         batch = [by_rows if cut else placed for cut in self._cut]
         return StepForm(
             self.strategy,
-            lambda tables: lambda given, arrays: self._part_of_replicas(tables, given, arrays),
+            lambda tables: (
+                lambda given, arrays: self._part_of_replicas(tables, kind, given, arrays)
+            ),
             arguments,
             variables,
             ((values,), batch),
@@ -254,7 +260,9 @@ class CentralReplicaProgram(ReplicaProgram):
             on_replicas=not self._alone,
         )
 
-    def _part_of_replicas(self, tables: Collection[int], given: Any, arrays: Any) -> Any:
+    def _part_of_replicas(
+        self, tables: Collection[int], kind: Hashable, given: Any, arrays: Any
+    ) -> Any:
         """Traced on a replica: what it computes; see `_divided` and `StepForm`."""
         (values,) = given
         variables, written = [*self.written, *self.read], len(self.written)
@@ -272,7 +280,7 @@ class CentralReplicaProgram(ReplicaProgram):
             traced, shapes = jax.make_jaxpr(step, return_shape=True)(*given)
         at_home = [not has_copies(variable) for variable in variables]
         divided = DividedStep(traced, at_home, range(written), marks)
-        self._part = divided.home
+        self._traced[kind] = divided.home
         rest = [i for i in range(written) if i not in divided.home.writes]
         found = traced.jaxpr.outvars
         wanted = (
