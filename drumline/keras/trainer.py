@@ -96,7 +96,7 @@ def make_train_function(make: Callable[..., Any]) -> Callable[..., Any]:
             _require_no_plan(self)
             with _delivering(self, "train_step"):
                 return make(self, force)
-        if self.train_function is None or force:
+        if _has_to_be_made(self, "train_function", strategy) or force:
             kind = CentralTrainStep if updates_at_home(self) else TrainStep
             step = _one_form(self, "train_step", kind(self, strategy))
             step = limit_in_flight(step, strategy)
@@ -114,7 +114,7 @@ def make_test_function(make: Callable[..., Any]) -> Callable[..., Any]:
         if strategy is None:
             with _delivering(self, "test_step"):
                 return make(self, force)
-        if self.test_function is None or force:
+        if _has_to_be_made(self, "test_function", strategy) or force:
             kind = CentralGlobalBatchStep if weights_stay_home(self) else GlobalBatchStep
             step = _one_form(self, "test_step", kind(self.test_step, self, TEST_STATE, strategy))
             step = limit_in_flight(step, strategy)
@@ -131,7 +131,7 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
         strategy = runs_on_replicas(self)
         if strategy is None:
             return make(self, force)
-        if self.predict_function is None or force:
+        if _has_to_be_made(self, "predict_function", strategy) or force:
             kind = CentralGlobalBatchStep if weights_stay_home(self) else GlobalBatchStep
             step: Callable[..., Any] = kind(
                 _predict_step(self), self, PREDICT_STATE, strategy, sharded_outputs=True
@@ -141,6 +141,26 @@ def make_predict_function(make: Callable[..., Any]) -> Callable[..., Any]:
         return self.predict_function
 
     return make_for_strategy
+
+
+_MADE_FOR = "_drumline_made_for"
+
+
+def _has_to_be_made(model: keras.Model, name: str, strategy: Strategy) -> bool:
+    """Whether there is no function `name` of `model`, or one for other groups of variables.
+
+    Without a new `compile`, ``trainable`` moves weights from one group to the other, and another
+    optimizer may be set. `jax.jit` traces such a state anew; a step that says where each variable
+    lies has to be made anew.
+    """
+    if strategy._cuts_slots or strategy._partitions or strategy._arrays.has_home:
+        made_for = vars(model).setdefault(_MADE_FOR, {})
+        optimizer = getattr(model, "optimizer", None)
+        found = (optimizer, *map(id, model.trainable_variables))
+        before, made_for[name] = made_for.get(name), found
+        if before != found:
+            return True
+    return getattr(model, name) is None
 
 
 def keep_state(make_function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 
-from drumline.distribute import MirroredStrategy, Strategy
+from drumline.distribute import MirroredStrategy, ModelParallelStrategy, Strategy
 from drumline.distribute.experimental import CentralStorageStrategy
 from tests.interruptions import interrupted_at
 
@@ -172,3 +172,34 @@ def test_a_resumed_training_ends_like_an_undisturbed_one(tmp_path: Path) -> None
         ended.append([np.asarray(v.value) for v in (*model.variables, *model.optimizer.variables)])
     for ours, theirs in zip(*ended, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+OF_GROUPS = {
+    "central": lambda: CentralStorageStrategy(COMPUTE),
+    "cut slots": lambda: MirroredStrategy(COMPUTE, shard="optimizer"),
+    "cut weights": lambda: MirroredStrategy(COMPUTE, shard="parameters"),
+    "layouts": lambda: ModelParallelStrategy({"batch": 2}, {".*/kernel": (None, "batch")}),
+}
+
+
+@pytest.mark.parametrize("name", OF_GROUPS)
+def test_weights_and_optimizers_that_change_without_compile(name: str) -> None:
+    rows = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    with OF_GROUPS[name]().scope():
+        layers = [keras.layers.Dense(4), keras.layers.BatchNormalization()]
+        model = keras.Sequential([keras.Input((4,)), *layers, keras.layers.Dense(4)])
+        model.compile("adam", "mse")
+    model.fit(rows, rows, verbose=0)
+    before = model.predict(rows, verbose=0), model.evaluate(rows, rows, verbose=0)
+    model.trainable = False
+    np.testing.assert_allclose(model.predict(rows, verbose=0), before[0], rtol=1e-6)
+    np.testing.assert_allclose(model.evaluate(rows, rows, verbose=0), before[1], rtol=1e-6)
+    model.trainable = True
+    layers[0].trainable = False
+    with pytest.raises(ValueError, match="that the optimizer was built with"):
+        model.fit(rows, rows, verbose=0)
+    layers[0].trainable = True
+    weight = np.asarray(layers[0].kernel)
+    model.optimizer = keras.optimizers.SGD(0.0)
+    model.fit(rows, rows, verbose=0)
+    np.testing.assert_array_equal(layers[0].kernel, weight)

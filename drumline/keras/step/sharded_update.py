@@ -199,11 +199,14 @@ def scattered_gradients(
     """
 
     replicas = strategy.num_replicas_in_sync
+    apply = model.optimizer.stateless_apply
 
     def stateless_apply(
         optimizer_variables: Any, grads: Sequence[Any], trainable_variables: Any
     ) -> Any:
         variables = model.optimizer._trainable_variables
+        if len(grads) != len(variables):  # Keras refuses it
+            return apply(optimizer_variables, grads, trainable_variables)
         sums = [jnp.asarray(grad) for grad in grads]
         copies = [i for i, variable in enumerate(variables) if not is_cut(variable)]
         for position, row in zip(
