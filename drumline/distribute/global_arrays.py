@@ -310,6 +310,7 @@ class ReplicaArrays:
 
     def _own_rows(self, value: jax.typing.ArrayLike, replicas: int) -> jax.Array:
         """The rows of a value that all processes have, of which this one keeps its own."""
+        value = to_local_array(value)
         if isinstance(value, jax.Array) and not value.is_fully_addressable:
             return value
         require_fits(value, "An array that goes to the devices", KEEP_64_BITS)

@@ -369,7 +369,7 @@ def _placed_home(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
 def _placed_whole(strategy: Strategy, value: Any, variable: Any) -> jax.Array:
     """As `_placed`, for Keras's own steps, which take values that are cut as copies."""
     if strategy._cuts_slots and is_cut(variable):
-        return strategy._arrays.place_replicated(value)
+        return strategy._arrays.for_program(strategy._arrays.place_replicated(value))
     return _placed(strategy, value, variable)
 
 

@@ -52,6 +52,18 @@ def member(trainings: list[tuple[str, str]], **more: Any) -> None:
     print(json.dumps({"facts": found}), flush=True)
 
 
+def not_compiled() -> dict[str, float]:
+    """How far trainings whose steps are not compiled are from one with copies."""
+    found = {}
+    for shard in (None, "optimizer", "parameters"):
+        model = model_of(MultiWorkerMirroredStrategy(shard=shard), "adam", 1)
+        model.run_eagerly = True
+        x, y = rows(BATCH)
+        given = [*model.fit(x, y, epochs=2, verbose=0).history.values()]
+        found[str(shard)] = results(model, [*given, model.predict(x, verbose=0)])
+    return {name: _apart(found["None"], each) for name, each in found.items()}
+
+
 def rank() -> int:
     """This process's number in the cluster."""
     return int(json.loads(os.environ["TF_CONFIG"])["task"]["index"])

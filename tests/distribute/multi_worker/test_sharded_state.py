@@ -13,6 +13,7 @@ ADAM = [("adam", "optimizer"), ("adam", "parameters")]
 TRAININGS = {"2x1": [*ADAM, ("clipped", "parameters")], "2x2": ADAM}
 WIDTHS = [600, 600, 600, 600, 5]
 MORE = {
+    "not_compiled": {},
     "traffic": {"shards": ["optimizer", "parameters"], "widths": WIDTHS},
     "refused": {},
     "alone": {"shard": "parameters"},
@@ -58,6 +59,13 @@ def test_training_equals_that_of_copies(clusters: Clusters, cluster: str, traini
         assert cut["variables"] == (12 if shard == "optimizer" else 18)
         assert cut["shares"] == [cut["share"]] * (replicas // 2)
         assert f"each has 1/{replicas} over 2 processes, cut by shard=" in found["describes"]
+
+
+def test_steps_that_are_not_compiled_train_like_those_of_copies(clusters: Clusters) -> None:
+    for facts in clusters["2x1"]:
+        found = facts["not_compiled"]
+        assert found.keys() == {"None", "optimizer", "parameters"}
+        assert max(found.values()) <= 1e-6
 
 
 @pytest.mark.parametrize("shard", ["optimizer", "parameters"])
