@@ -357,10 +357,21 @@ class ReplicaArrays:
         return self._joined(shape, rows)
 
     def read_along(self) -> None:
-        """Read the variables that the first process reads in what it leads, see `joint_actions`."""
+        """Read the variables that the first process reads in what it leads, see `joint_actions`.
+
+        Raises:
+            RuntimeError: if it is to do something else, or reads one that is not here.
+        """
         for reading in joint_actions.follow():
-            variable = self._cut_variables[int(reading.rpartition(" ")[2])]()
-            assert variable is not None, reading
+            number = reading.rpartition(", number ")[2]
+            known = number.isdecimal() and int(number) < len(self._cut_variables)
+            variable = self._cut_variables[int(number)]() if known else None
+            if variable is None:
+                raise RuntimeError(
+                    f"The first process is to {reading}, in a callback or a save that it does for "
+                    "all. The others read along with it variables that are cut over processes "
+                    "(`shard=`), and this is none of theirs: make and read it in all processes."
+                )
             return_taken_values([variable])
             jax.block_until_ready(variable.value)
 

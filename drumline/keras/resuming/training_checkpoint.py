@@ -170,6 +170,7 @@ class TrainingCheckpoint:
         return max([self._saved, *(int(number) for number in numbers if number.isdecimal())])
 
     def _restored_here(self, superseded_by: str | None) -> dict[str, Any] | None:
+        self._restored_path = ""
         if not os.path.isdir(self._directory):
             return None
         manager = CheckpointManager(Checkpoint(), self._directory, self._max_to_keep, self._name)
