@@ -64,7 +64,7 @@ class VariableLayouts:
             axes = _axes(pattern, layout)
             self._require_axes(pattern, axes)
             self._layouts[pattern] = keras.distribution.TensorLayout(axes)
-        self._specs: dict[tuple[str, tuple[int, ...]], PartitionSpec] = {}
+        self._specs: dict[tuple[str, tuple[int, ...], bool], PartitionSpec] = {}
         self._used: set[str] = set()
         self._warned: set[str] = set()
         self._made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -91,7 +91,7 @@ class VariableLayouts:
 
         Raises:
             ValueError: if several layouts match its path, or the one that does has more dimensions
-                than it, or cuts a dimension that does not divide.
+                than it, which is trainable, or cuts a dimension that does not divide.
         """
         self._made[id(variable)] = variable
         spec = self._spec(variable)
@@ -106,18 +106,21 @@ class VariableLayouts:
 
     def _spec(self, variable: Any) -> PartitionSpec:
         path, shape = vars(variable).get(_SLOT_OF, variable.path), tuple(variable.shape)
-        found = self._specs.get((path, shape))
+        key = path, shape, bool(variable.trainable)
+        found = self._specs.get(key)
         if found is None:
-            found = self._specs[path, shape] = self._spec_of(path, shape)
+            found = self._specs[key] = self._spec_of(*key)
         return found
 
-    def _spec_of(self, path: str, shape: tuple[int, ...]) -> PartitionSpec:
+    def _spec_of(self, path: str, shape: tuple[int, ...], trainable: bool) -> PartitionSpec:
         layout = self._layouts[path]
         if layout is None:
             return PartitionSpec()
         pattern = next(each for each in self._layouts if self._layouts[each] is layout)
-        self._used.add(pattern)
         axes = tuple(layout.axes)
+        if len(axes) > len(shape) and not trainable:
+            return PartitionSpec()  # Adafactor keeps rows and columns by the variable's name
+        self._used.add(pattern)
         what = f"The layout {axes} for {pattern!r} does not fit {path!r} of shape {shape}"
         if len(axes) > len(shape):
             raise ValueError(

@@ -304,6 +304,25 @@ def test_meshes_and_maps_of_keras_are_taken() -> None:
     assert strategy.num_replicas_in_sync == 2
 
 
+def test_what_an_optimizer_keeps_by_a_weights_name_lies_whole() -> None:
+    """Adafactor's rows and columns, which an expression for weights matches as well."""
+    layouts = {".*kernel": ("model", None), ".*(up|down)/bias": ("model",)}
+
+    def trained(strategy: Strategy) -> keras.Model:
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            up, down = keras.layers.Dense(8, "relu", name="up"), keras.layers.Dense(2, name="down")
+            model = keras.Sequential([keras.Input((6,)), up, down])
+            model.compile(OPTIMIZERS["adafactor"](), "mse")
+        x, _ = _rows(24)
+        model.fit(x, x[:, :2], batch_size=12, epochs=3, shuffle=False, verbose=0)
+        return model
+
+    found = trained(ModelParallelStrategy(MESH, layouts))
+    assert _spec(found.trainable_variables[0]) == ("model", None)
+    _require_close(found, trained(OneDeviceStrategy("cpu:0")), 1e-5)
+
+
 @pytest.mark.parametrize(
     ("mesh", "layouts", "message"),
     [
