@@ -150,8 +150,8 @@ def _has_to_be_made(model: keras.Model, name: str, strategy: Strategy) -> bool:
     """Whether there is no function `name` of `model`, or one for other groups of variables.
 
     Without a new `compile`, ``trainable`` moves weights from one group to the other, and another
-    optimizer may be set. `jax.jit` traces such a state anew; a step that says where each variable
-    lies has to be made anew.
+    optimizer may be set. `jax.jit` traces such a state again; a step that says where each variable
+    lies has to be made again.
     """
     if strategy._cuts_slots or strategy._partitions or strategy._arrays.has_home:
         made_for = vars(model).setdefault(_MADE_FOR, {})
