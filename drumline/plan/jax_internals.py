@@ -72,11 +72,14 @@ def without_cache() -> Iterator[None]:
         compilation_cache.reset_cache()
 
 
-_MODULES = [f"keras.src.backend.jax.{name}" for name in ("nn", "numpy")]
-load({name: ["jax"] for name in _MODULES})
+load({"keras.src.backend.jax.nn": ["jax"]})
 RematMode = load({"keras.src.backend.common.remat": ["RematMode"]})["RematMode"]
-_CHOOSING = [importlib.import_module(name) for name in _MODULES]
-"""Which kernel attention takes, and how integers are multiplied."""
+_CHOOSING = [
+    module
+    for name in ("nn", "numpy")
+    if hasattr(module := importlib.import_module(f"keras.src.backend.jax.{name}"), "jax")
+]
+"""Which kernel attention takes, and how integers are multiplied; Keras 3.12 multiplies alike."""
 
 
 class _JaxOf(ModuleType):
