@@ -13,6 +13,7 @@ matrices are right for each optimizer without any knowledge of it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import keras
+import numpy as np
 from jax.extend import core
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -134,8 +136,23 @@ def options_of_gathers(strategy: Strategy) -> dict[str, Any] | None:
     For CPUs XLA drops the barrier before a gradient, and makes one gather of the two of a weight;
     and it orders operations so that many can run at once: it begins with all gathers.
     """
-    is_cpu = strategy.replica_devices[0].platform == "cpu"
-    return _OF_CPUS if strategy._cuts_weights and is_cpu else None
+    if not strategy._cuts_weights or strategy.replica_devices[0].platform != "cpu":
+        return None
+    return {name: value for name, value in _OF_CPUS.items() if _has_option(name, value)}
+
+
+@functools.cache
+def _has_option(name: str, value: str) -> bool:
+    """Whether the installed XLA takes the option; that of JAX 0.8 has one scheduler for CPUs."""
+    program = jax.jit(lambda x: x, compiler_options={name: value})
+    try:
+        here = jax.local_devices(backend="cpu")[0]
+        program.lower(jax.device_put(np.float32(0), here)).compile()
+    except jax.errors.JaxRuntimeError as error:
+        if "No such compile option" not in str(error):
+            raise
+        return False
+    return True
 
 
 @contextlib.contextmanager
