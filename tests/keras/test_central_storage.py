@@ -148,7 +148,7 @@ def test_an_interrupt_leaves_whole_steps() -> None:
         assert steps <= done <= steps + 2
         np.testing.assert_array_equal(np.asarray(layer.kernel.value), [[-done]])
         steps, position, interrupted = done, position + 67, interrupted + 1
-    assert interrupted > 5
+    assert interrupted >= 4
 
 
 class _Stop(keras.callbacks.Callback):
