@@ -25,6 +25,7 @@ from drumline._shared_memory import (
     machine,
     map_memory,
 )
+from tests.processes import open_files
 
 SIZE = 1 << 16
 AT = 64
@@ -114,7 +115,7 @@ def test_only_the_offered_memory_is_opened(
     os.pwrite(half, offer.nonce.encode(), AT)
     fcntl.fcntl(half, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
     other = create_memory(SIZE)
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"nbytes": SIZE + 1}, "not the memory that was announced"),
         ({"nbytes": -1}, "not the memory that was announced"),
@@ -136,7 +137,7 @@ def test_only_the_offered_memory_is_opened(
         offer.open(AT + 1)
     with pytest.raises(ValueError, match="surrogates"):
         dataclasses.replace(offer, nonce="\udcff").open(AT)
-    assert len(os.listdir("/proc/self/fd")) == before, "what is refused is closed"
+    assert not open_files() - before, "what is refused is closed"
     for each in (plain, unsealed, half, other):
         os.close(each)
 
@@ -181,11 +182,11 @@ def test_a_failure_to_reserve_leaves_nothing_open(monkeypatch: pytest.MonkeyPatc
     def no_space(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     monkeypatch.setattr(os, "posix_fallocate", no_space)
     with pytest.raises(OSError, match="No space left"):
         create_memory(SIZE, reserved=1)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not open_files() - before
     monkeypatch.delattr(os, "memfd_create")
     with pytest.raises(OSError, match="memfd_create"):
         create_memory(SIZE)

@@ -32,6 +32,7 @@ from drumline.distribute.process_group import shm_all_reduce
 from drumline.distribute.process_group.peers import LocalProcess
 from tests.distribute.collectives import checks
 from tests.distribute.collectives.replicas import assert_same_bits, axis_of, program, stack_of
+from tests.processes import open_files
 
 REPLICAS = 4
 OPS = SharedMemoryAllReduce()
@@ -301,12 +302,12 @@ def joined(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_processes_of_one_machine_share_memory(joined: list[Any]) -> None:
-    before = os.listdir("/proc/self/fd")
+    before = open_files()
     assert decide(["here", "here"], [0, 0, 1, 1]) == ["", ""]
     names = [[task for task, *_ in peers] for _, peers, _ in joined]
     assert names == [["worker:0", "worker:0", "worker:1", "worker:1"]] * 2
     assert [limit for *_, limit in joined] == [7, 7]
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert not open_files() - before
 
 
 def test_processes_that_cannot_share_say_why(
