@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from scripts.tutorials_page import remark
 from tests.tutorials import files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -215,12 +216,17 @@ def table_of(results: Sequence[dict[str, Any]]) -> Table:
 
 
 def failures_of(result: dict[str, Any]) -> list[str]:
-    """A line for each cell that failed."""
+    """A line for each cell that failed, with what to do where its error does not say it."""
+    failed = [cell for cell in result["cells"] if cell["error"] is not None]
+    notebook = {
+        "notebook": result["notebook"],
+        "failures": {str(cell["cell"]): cell["error"].splitlines()[0] for cell in failed},
+    }
     return [
         f"{result['notebook']}, cell {cell['cell']}, line {cell.get('line') or '?'}: "
         f"{cell['error'].splitlines()[0][:300]}"
-        for cell in result["cells"]
-        if cell["error"] is not None
+        + (f" ({known})" if (known := remark(notebook, cell["cell"])) else "")
+        for cell in failed
     ]
 
 

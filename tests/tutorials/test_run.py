@@ -21,7 +21,7 @@ import pytest
 from tests.processes import gone
 from tests.tutorials import files
 from tests.tutorials.cells import file_with_imports, magic, without_magics
-from tests.tutorials.run import ROOT, main, name_of, run_notebook
+from tests.tutorials.run import ROOT, failures_of, main, name_of, run_notebook
 
 
 def notebook(folder: Path, *cells: str) -> Path:
@@ -59,6 +59,17 @@ def test_cells_share_names_and_a_failure_does_not_end_the_notebook(tmp_path: Pat
     assert sorted(failed) == [3, 7, 8], failed
     assert failed[3].startswith("ZeroDivisionError")
     assert next(cell["line"] for cell in result["cells"] if cell["cell"] == 3) == 2
+
+
+def test_a_failure_is_shown_with_what_to_do() -> None:
+    """Where the error does not say it, what is known of the cell does."""
+    errors = {1: "AttributeError: tf.Graph is not in the look-alike; use tf.function\n  more"}
+    errors |= {2: "NameError: name 'graph' is not defined", 30: "AssertionError: "}
+    cells = [{"cell": i, "error": errors.get(i), "line": None} for i in range(31)]
+    first, second, third = failures_of({"notebook": "guide/autodiff", "cells": cells})
+    assert first.endswith("cell 1, line ?: " + errors[1].splitlines()[0])
+    assert second.endswith("is not defined (follows from cell 1)")
+    assert "adjust_contrast, and here there is one" in third
 
 
 def test_what_a_notebook_began_ends_with_it(tmp_path: Path) -> None:
