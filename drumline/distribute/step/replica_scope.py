@@ -64,7 +64,8 @@ class ReplicaScope(StateScope):
         weights = [variable for variable in given if variable.trainable]
         for together in (weights, *([each] for each in given if not each.trainable)):
             rows = [self._rows[id(variable)] for variable in together]
-            whole = gather_rows(rows, [tuple(variable.shape) for variable in together])
+            shapes = [tuple(variable.shape) for variable in together]
+            whole = gather_rows(rows, shapes, self._context.strategy)
             self.state_mapping.update(zip(map(id, together), whole, strict=True))
 
     def row_of(self, variable: KerasVariable) -> jax.Array:
@@ -76,7 +77,7 @@ class ReplicaScope(StateScope):
 
     def put_row(self, variable: KerasVariable, row: jax.Array) -> None:
         """Let `variable`, which is cut, hold what this replica has `row` of."""
-        (whole,) = gather_rows([row], [tuple(variable.shape)])
+        (whole,) = gather_rows([row], [tuple(variable.shape)], self._context.strategy)
         self.add_update((variable, whole))
         self._rows[id(variable)] = row
 

@@ -83,7 +83,7 @@ def _update_rows(
     slots: Sequence[Any],
 ) -> None:
     """Update `variables` and `slots` by what `apply` does to this replica's rows of them."""
-    replicas = context.num_replicas_in_sync
+    strategy, replicas = context.strategy, context.num_replicas_in_sync
     scope = get_stateless_scope()
 
     def row_of(variable: Any) -> jax.Array:
@@ -93,7 +93,7 @@ def _update_rows(
 
     real = [position for position, grad in enumerate(grads) if grad is not None]
     values = [jnp.asarray(grads[position]) for position in real]
-    sums = scattered(values, replicas) if aggregates() else [own_row(v, replicas) for v in values]
+    sums = scattered(values, strategy) if aggregates() else [own_row(v, replicas) for v in values]
     rows: list[Any] = [None] * len(grads)
     for position, row in zip(real, sums, strict=True):
         rows[position] = row
@@ -110,7 +110,7 @@ def _update_rows(
     whole = [variable for variable in variables if not is_cut(variable)]
     shapes = [tuple(variable.shape) for variable in whole]
     for variable, value in zip(
-        whole, gather_rows([new[id(each)] for each in whole], shapes), strict=True
+        whole, gather_rows([new[id(each)] for each in whole], shapes, strategy), strict=True
     ):
         variable.assign(value)
     for other in others:
@@ -119,5 +119,5 @@ def _update_rows(
         if isinstance(scope, ReplicaScope):
             scope.put_row(variable, new[id(variable)])
         else:
-            (value,) = gather_rows([new[id(variable)]], [tuple(variable.shape)])
+            (value,) = gather_rows([new[id(variable)]], [tuple(variable.shape)], strategy)
             variable.assign(value)

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,12 +25,13 @@ from jax.extend import core
 from jax.sharding import NamedSharding, PartitionSpec
 
 from drumline.distribute import Strategy
-from drumline.distribute.collectives.cross_device_ops import Packing, ReplicaAxis
+from drumline.distribute.collectives.cross_device_ops import Packing
 from drumline.distribute.replica import whole_batch
+from drumline.distribute.step.cut_rows import columns, gather_rows, scattered
 from drumline.distribute.strategy import REPLICA_AXIS
 from drumline.keras.internals import shadowed
 from drumline.keras.step.reductions import NeedsGlobalBatch
-from drumline.training.cut_values import cut, is_cut, row_length, rows_shape, uncut
+from drumline.training.cut_values import cut, is_cut, rows_shape, uncut
 
 _PACKING = Packing()
 
@@ -80,23 +79,17 @@ def whole_on_replica(
 
     The compiler leaves out what is not used.
     """
-    whole = list(values)
     positions = [position for position, variable in enumerate(variables) if is_cut(variable)]
-    rows = [values[position] for position in positions]
-    most = max(1, _GATHERED_TOGETHER // strategy.num_replicas_in_sync)
-    for group in Packing(bytes_per_pack=most).groups(rows):
-        members = [variables[positions[index]] for index in group]
-        row = jnp.concatenate([rows[index] for index in group], axis=1)
-        pack = strategy.cross_device_ops.gather_scattered(row, _axis_of(strategy))
-        sizes = [math.prod(variable.shape) for variable in members]
-        columns = _columns(pack, sizes, pack.shape[0])
-        for index, variable, own in zip(group, members, columns, strict=True):
-            whole[positions[index]] = uncut(own, tuple(variable.shape))
+    joined = gather_rows(
+        [values[position] for position in positions],
+        [tuple(variables[position].shape) for position in positions],
+        strategy,
+        bytes_per_pack=max(1, _GATHERED_TOGETHER // strategy.num_replicas_in_sync),
+    )
+    whole = list(values)
+    for position, value in zip(positions, joined, strict=True):
+        whole[position] = value
     return whole
-
-
-def _axis_of(strategy: Strategy) -> ReplicaAxis:
-    return ReplicaAxis(REPLICA_AXIS, strategy.replica_devices)
 
 
 _GATHERING = frozenset(
@@ -227,7 +220,7 @@ def scattered_gradients(
         sums = [jnp.asarray(grad) for grad in grads]
         copies = [i for i, variable in enumerate(variables) if not is_cut(variable)]
         for position, row in zip(
-            copies, _scattered([sums[i] for i in copies], strategy), strict=True
+            copies, scattered([sums[i] for i in copies], strategy), strict=True
         ):
             sums[position] = row
         # Divided last, as where nothing is cut: XLA joins the divisor with a learning rate.
@@ -236,27 +229,6 @@ def scattered_gradients(
 
     with shadowed(model.optimizer, "stateless_apply", stateless_apply):
         yield
-
-
-def _scattered(grads: Sequence[jax.Array], strategy: Strategy) -> list[jax.Array]:
-    """This replica's row of each sum; small arrays of a dtype travel as one."""
-    replicas = strategy.num_replicas_in_sync
-    sums: dict[int, jax.Array] = {}
-    for group in _PACKING.groups(grads):
-        rows = jnp.concatenate([cut(grads[position], replicas) for position in group], axis=1)
-        row = strategy.cross_device_ops.sum_scatter(rows, _axis_of(strategy))
-        sizes = [grads[position].size for position in group]
-        sums.update(zip(group, _columns(row, sizes, replicas), strict=True))
-    return [sums[position] for position in range(len(grads))]
-
-
-def _columns(rows: jax.Array, sizes: Sequence[int], replicas: int) -> list[jax.Array]:
-    ends = [0]
-    for size in sizes:
-        ends.append(ends[-1] + row_length(size, replicas))
-    return [
-        jax.lax.slice_in_dim(rows, start, end, axis=1) for start, end in itertools.pairwise(ends)
-    ]
 
 
 class ShardedUpdate:
@@ -319,11 +291,9 @@ class ShardedUpdate:
             members = [self._trainables[position] for position in group]
             pack = jnp.concatenate([rows[position] for position in group], axis=1)
             pack = jax.lax.with_sharding_constraint(pack, copies)
-            sizes = [math.prod(variable.shape) for variable in members]
-            for position, variable, columns in zip(
-                group, members, _columns(pack, sizes, self._replicas), strict=True
-            ):
-                whole[position] = uncut(columns, tuple(variable.shape))
+            lengths = [rows[position].shape[1] for position in group]
+            for position, variable, own in zip(group, members, columns(pack, lengths), strict=True):
+                whole[position] = uncut(own, tuple(variable.shape))
         return [whole[position] for position in range(len(rows))]
 
     def _apply(self, slots: Sequence[Any], grads: Sequence[Any], values: Sequence[Any]) -> Any:
