@@ -102,6 +102,7 @@ def tensorflow_loop(scale: Scale) -> Callable[[], Loop]:
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 3)
     devices = [f"/{device}" for device in (*COMPUTE, HOME)]
     strategy = tf.distribute.experimental.CentralStorageStrategy(devices[:2], devices[2])
+
     class Adagrad(keras.optimizers.Adagrad):  # type: ignore[misc,name-defined]
         """Sum the rows of an id first: Keras's adds up the squares of each replica's rows alone."""
 

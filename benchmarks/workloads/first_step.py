@@ -98,7 +98,7 @@ WORKLOAD = Workload(
         *map(_with_stages, _CONTENDERS),
         Contender(KEPT, "the same, in a second process", _DRUMLINE.requires, kept),
     ),
-    floors=(Floor("first_batch", at_least=0.55, aim=1.0, against="Keras on TensorFlow"),),
+    floors=(Floor("first_batch", at_least=0.7, aim=1.0, against="Keras on TensorFlow"),),
     check=check,
     timeout_s=300.0,
 )

@@ -90,3 +90,12 @@ def test_figures_are_put_between_the_marks(tmp_path: Path) -> None:
 def test_a_readme_without_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="README"):
         highlights.with_figures("# A\n", some_results())
+
+
+def test_a_first_step_is_compared_by_its_time_and_is_no_pipeline() -> None:
+    first = entry("Keras on TensorFlow", 90)
+    first["ratios"]["first_batch"] = {"low": 0.5, "median": 0.75, "high": 1.0}
+    steps = [result("first_step", first), result("central_storage", entry("TensorFlow", 90))]
+    assert highlights.sentences([*some_results(), *steps]) == highlights.sentences(some_results())
+    assert highlights.compare(steps)[0].usual == (0.5, 0.75, 1.0)
+    assert highlights.METRICS.keys() < set(highlights.TRAINING) <= set(WORKLOADS)
