@@ -70,7 +70,9 @@ def replacing(final: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
             # Renamed while it is locked, or another writer could take it for abandoned.
             os.replace(file.name, final)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # a disk that is full
+            error.filename = str(final)
         Path(file.name).unlink(missing_ok=True)
         raise
     sync_directory(final.parent)
