@@ -166,9 +166,9 @@ class MirroredStrategy(CuttingStrategy):
     together.
 
     In a step of `run` the optimizer sums and updates this replica's part, since a user's step
-    cannot be split there; optimizers that look across a variable are refused there, and
-    so is a `dl.function` that uses what is cut. With ``shard="parameters"`` such a step gathers
-    each weight once, and holds it whole until its gradient is computed.
+    cannot be split there; optimizers that look across a variable are refused there. With
+    ``shard="parameters"`` such a step gathers each weight once, and holds it whole until its
+    gradient is computed.
 
     Args:
         devices: device names or JAX devices, or one of them; by default all local devices of

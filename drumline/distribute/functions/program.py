@@ -19,6 +19,7 @@ from drumline.distribute.global_arrays import (
 )
 from drumline.distribute.step.arguments import called
 from drumline.distribute.step.compiled_step import InFlight, WholeProgram, in_flight_of
+from drumline.distribute.step.cut_rows import CutScope, values_taken
 from drumline.distribute.step.outputs import unwrap, wrap
 from drumline.distribute.variable import strategy_of_variable
 from drumline.training.jax_internals import (
@@ -34,7 +35,7 @@ from drumline.training.keras_internals import (
     uninitialized_variables,
 )
 from drumline.training.outbox import Parcels, collecting
-from drumline.training.state_scope import StateScope, current_values
+from drumline.training.state_scope import StateScope
 
 if TYPE_CHECKING:
     from drumline.distribute.strategy import Strategy
@@ -98,7 +99,7 @@ def require_one_place(variables: Sequence[Variable]) -> None:
 
 
 def _lies_on(variable: Variable) -> Any:
-    (value,) = current_values([variable])
+    (value,) = values_taken([variable])
     placed = isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
     return value.sharding.device_set if placed else None
 
@@ -163,7 +164,7 @@ class FunctionProgram(WholeProgram):
         inside = not self.traces_once or get_stateless_scope() is not None or not is_evaluating()
         if inside or any(isinstance(array, Tracer) for array in arrays):
             return super().discover(arrays)
-        scopes: list[StateScope] = []
+        scopes: list[CutScope] = []
         types: list[Any] = []
         structures: list[Any] = []
 
@@ -174,11 +175,11 @@ class FunctionProgram(WholeProgram):
             return symbol
 
         def trace(arrays: Sequence[Any]) -> Any:
-            scopes.append(StateScope(symbol_of=symbol_of))
+            scopes.append(CutScope(symbol_of=symbol_of))
             scopes[-1].may_be_left = self.may_be_left
             with scopes[-1] as scope, collecting() as outbox:
                 outputs = self.call(arrays)
-                new = [scope.value_of(variable) for variable in scope.written]
+                new = [self.left(scope, variable) for variable in scope.written]
                 leaves, structure = jax.tree.flatten((outputs, outbox.parcels()))
                 structures.append(structure)  # that of shapes may be another one
                 return leaves, new
@@ -206,6 +207,10 @@ class FunctionProgram(WholeProgram):
                 (outputs, parcels), new = found
                 return outputs, [new[id(variable)] for variable in self.written], parcels
         return super().program(written, read, arrays)
+
+    @property
+    def takes_rows(self) -> bool:
+        return True
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         return brought_together(arrays, [*self.written, *self.read])

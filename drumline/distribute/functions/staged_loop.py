@@ -19,6 +19,7 @@ from drumline.distribute.global_arrays import to_local_array
 from drumline.distribute.replica import default_strategy
 from drumline.distribute.step.arguments import ArgumentSpec, Identity, flatten_arguments
 from drumline.distribute.step.central_programs import StepsApart
+from drumline.distribute.step.cut_rows import CutScope
 from drumline.distribute.values import PerReplica
 from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.outbox import Parcels, collecting
@@ -88,10 +89,10 @@ class ScanProgram(FunctionProgram):
 
         def step(state: Any, batch: Any) -> Any:
             values, carried = state
-            scope = StateScope([*self.written, *self.read], [*values, *read], sealed=True)
+            scope = CutScope([*self.written, *self.read], [*values, *read], sealed=True)
             with scope, collecting() as outbox:
                 outputs = jax.tree.leaves(self.call([*around, *carried, *batch]))
-                new = [scope.value_of(variable) for variable in self.written]
+                new = [self.left(scope, variable) for variable in self.written]
                 parcels = outbox.parcels(self._parcels_sharding)
             return (new, _as_before(carried, outputs)), parcels
 

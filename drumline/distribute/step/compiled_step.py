@@ -35,8 +35,9 @@ from drumline.distribute.collectives.devices import is_local
 from drumline.distribute.global_arrays import RepeatedMoves
 from drumline.distribute.process_group import watch_pending, watchdog
 from drumline.distribute.step.arguments import ArgumentSpec
+from drumline.distribute.step.cut_rows import CutScope, give_back, owner_of_cut, values_taken
 from drumline.distribute.variable import broadcast_initial_values
-from drumline.training.cut_values import is_cut, reading_rows
+from drumline.training.cut_values import is_cut
 from drumline.training.jax_internals import current_trace, has_gradient_as_a_whole, is_staged
 from drumline.training.keras_internals import Variable, get_stateless_scope, thread_state
 from drumline.training.outbox import Parcels, collecting
@@ -273,13 +274,11 @@ class CompiledStep:
 
     Attributes:
         taking_part: the strategies whose steps became part of this one.
-        takes_rows: whether the program can take variables that are cut over its replicas as rows.
         may_be_left: whether its trace may end early, see `StateScope`.
         is_one_because: why it is not divided where variables live on another device, if that is
             to be said.
     """
 
-    takes_rows = False
     may_be_left = False
     is_one_because: str | None = None
 
@@ -359,6 +358,11 @@ class CompiledStep:
         """Trace `fn` for shapes alone, and return the scope that saw the variables it uses."""
         raise NotImplementedError
 
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the program can take variables that are cut over replicas as rows."""
+        return self.strategy._cuts_slots
+
     def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
         """Traced: what the replicas return, what written variables are to hold, and parcels."""
         raise NotImplementedError
@@ -404,14 +408,14 @@ class CompiledStep:
 
     def _run(self, arrays: Sequence[Any]) -> Any:
         scope = get_stateless_scope()
-        with reading_rows() if scope is None else contextlib.nullcontext():
-            read = current_values(self.read)
+        read = values_taken(self.read)
         if scope is not None:
             if isinstance(scope, StateScope):
                 scope.taking_part.append(self.strategy)
-            written = current_values(self.written)
+            self._refuse_cut()
+            written = values_taken(self.written)
             outputs, new, parcels = self._programs.inside(written, read, list(arrays))
-            assign_values(self.written, new)
+            give_back(self.written, new)
             parcels.send()
             return outputs
         staged = is_staged(current_trace())
@@ -422,12 +426,18 @@ class CompiledStep:
             return planner.run_step(self, arrays)
         for device_programs in self._guards:
             device_programs.wait()
-        if compiles_functions() and self._mover is None and not self.taking_part:
+        if compiles_functions() and self._is_interpreted_by_tapes:
             with contextlib.suppress(CapturedValueError):
                 found = self._run_in_tape(arrays)
                 if found is not None:
                     return found[0]
         return self.execute(read, arrays)
+
+    @property
+    def _is_interpreted_by_tapes(self) -> bool:
+        if self._mover is not None or self.taking_part:
+            return False
+        return not any(map(is_cut, (*self.written, *self.read)))
 
     def execute(self, read: Any, arrays: Sequence[Any]) -> Any:
         """Run the compiled step when its devices are free; return what `program` calls outputs.
@@ -497,16 +507,9 @@ class CompiledStep:
 
     def new_bank(self) -> VariableBuffer:
         """The written variables' values, in a bank for this program."""
-        if self._mover is None and not any(map(is_cut, self.written)):
-            return VariableBuffer(self.written)
         if self._mover is None:
-            cut_value = self.strategy._arrays.cut_value
-            return VariableBuffer(
-                self.written,
-                leave=lambda variable, value: (
-                    cut_value(value, variable) if is_cut(variable) and value is not None else value
-                ),
-            )
+            cuts = any(map(is_cut, self.written))
+            return VariableBuffer(self.written, leave=as_held if cuts else None)
         arrays = self._mover._arrays
         leave: Callable[[Any, Any], Any] = arrays.from_program
         if not self._mover.spans_processes:
@@ -516,7 +519,9 @@ class CompiledStep:
             self.written,
             # A variable that the step created may get its first value in the program.
             enter=lambda variable, value: value if value is None else arrays.for_program(value),
-            leave=lambda variable, value: leave(value, variable),
+            leave=lambda variable, value: (
+                as_held(variable, value) if is_cut(variable) else leave(value, variable)
+            ),
         )
 
     def _report_copies(self) -> None:
@@ -555,7 +560,7 @@ class CompiledStep:
         self.written = [variable for variable in used if id(variable) in written]
         self.read = [variable for variable in used if id(variable) not in written]
         known = {id(variable) for variable in before}
-        self._refuse_cut([variable.path for variable in used if is_cut(variable)])
+        self._refuse_cut()
         for variable in used:
             if id(variable) not in known:
                 self.strategy._adopt_variable(variable)
@@ -572,23 +577,20 @@ class CompiledStep:
             broadcast_initial_values(spanning, used)
         self._compiled = NumberedPrograms(self.program)
 
-    def _refuse_cut(self, paths: Sequence[str]) -> None:
-        if not paths or (
-            self.takes_rows
-            and self.strategy._cuts_slots
-            and not self.strategy.spans_processes
-            and get_stateless_scope() is None
-        ):
+    def _refuse_cut(self) -> None:
+        variables = [variable for variable in (*self.written, *self.read) if is_cut(variable)]
+        if not variables:
             return
-        what, instead = "A `dl.function`", "outside of it: `run` compiles the step by itself"
-        if self.takes_rows and self.strategy.spans_processes:
-            what, instead = "A step over several processes", "in one, or train by Keras's `fit`"
-        elif self.takes_rows and not self.strategy._cuts_slots:
-            what, instead = f"A step of {self.strategy!r}", "of the variables' own strategy"
+        if get_stateless_scope() is not None and not isinstance(get_stateless_scope(), CutScope):
+            where, instead = "within a function that Keras or JAX traces", "outside of it"
+        elif not self.takes_rows:
+            where, instead = f"of {self.strategy!r}", "of the variables' own strategy"
+        else:
+            return
         raise ValueError(
-            f"{what} uses {paths[0]!r} and {len(paths) - 1} more variable(s) that are cut over the "
-            f"replicas by `shard=`. Call `strategy.run` {instead}; or make model and optimizer in "
-            "the scope of a strategy without `shard`."
+            f"A step {where} uses {variables[0].path!r} and {len(variables) - 1} more variable(s) "
+            f"that are cut over the replicas by `shard=`. Call `strategy.run` {instead}; or make "
+            "model and optimizer in the scope of a strategy without `shard`."
         )
 
     def _initialize_created(self, first: bool) -> None:
@@ -609,7 +611,7 @@ class WholeProgram(CompiledStep):
         scopes: list[StateScope] = []
 
         def trace(arrays: Sequence[Any]) -> Any:
-            scopes.append(StateScope())
+            scopes.append(CutScope(for_shapes=True))
             scopes[-1].may_be_left = self.may_be_left
             with scopes[-1], collecting():
                 return self.call(arrays)
@@ -618,8 +620,22 @@ class WholeProgram(CompiledStep):
         return scopes[-1]
 
     def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
-        scope = StateScope([*self.written, *self.read], [*written, *read], sealed=True)
+        scope = CutScope([*self.written, *self.read], [*written, *read], sealed=True)
         with scope, collecting() as outbox:
             outputs = self.call(arrays)
-            new = [scope.value_of(variable) for variable in self.written]
+            new = [self.left(scope, variable) for variable in self.written]
             return outputs, new, outbox.parcels(self._parcels_sharding)
+
+    def left(self, scope: CutScope, variable: Variable) -> Any:
+        """Traced: what `variable` holds at the end, of one that is cut the rows."""
+        if not is_cut(variable):
+            return scope.value_of(variable)
+        sharding = owner_of_cut(variable).sharding_of(variable)
+        return jax.lax.with_sharding_constraint(scope.rows_of(variable), sharding)
+
+
+def as_held(variable: Variable, value: Any) -> Any:
+    """What `variable`, which may be cut, holds for what a program left of it."""
+    if value is None or not is_cut(variable):
+        return value
+    return owner_of_cut(variable)._arrays.cut_value(value, variable)

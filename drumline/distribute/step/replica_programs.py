@@ -23,13 +23,14 @@ from drumline.distribute.step.arguments import (
     stack_if_alike,
     taking_part,
 )
-from drumline.distribute.step.compiled_step import CompiledStep, WholeProgram
+from drumline.distribute.step.compiled_step import CompiledStep, WholeProgram, as_held
+from drumline.distribute.step.cut_rows import CutScope
 from drumline.distribute.step.eager_replicas import run_replicas_sequentially
 from drumline.distribute.step.outputs import joined, unwrap, wrap
 from drumline.distribute.step.reduction import reduce_values
 from drumline.distribute.step.replica_scope import ReplicaScope, has_copies
 from drumline.distribute.values import REPLICA_AXIS, PerReplica, ReduceOp
-from drumline.training.cut_values import cut, is_cut, rows_shape, uncut
+from drumline.training.cut_values import is_cut, rows_shape
 from drumline.training.keras_internals import Variable, get_stateless_scope
 from drumline.training.outbox import Parcels, collecting
 from drumline.training.state_scope import assign_values
@@ -43,8 +44,6 @@ _WHOLE, _CUT = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
 
 class ReplicaProgram(CompiledStep):
     """The replicas' shares have equal shapes: `fn` is traced once and runs in ``shard_map``."""
-
-    takes_rows = True
 
     def discover(self, arrays: Sequence[Any]) -> ReplicaScope:
         scopes: list[ReplicaScope] = []
@@ -215,24 +214,11 @@ class UnevenProgram(WholeProgram):
     No replica computes with padding, and the sums over the replicas are those of the shares as
     they are. Replicas without a row take no part: they contribute to no sum and no mean, and
     return nothing, but follow (`run_replicas_sequentially`). It is meant for the last batch of an
-    epoch. Variables that are cut are joined for it.
+    epoch. Variables that are cut are joined for it: with several processes in each of them, which
+    keeps its own rows afterwards.
     """
 
-    takes_rows = True
     is_one_because = "a batch does not split over the replicas"
-
-    def program(self, written: Any, read: Any, arrays: Any) -> tuple[Any, Any, Parcels]:
-        outputs, new, parcels = super().program(
-            _joined(self.written, written), _joined(self.read, read), arrays
-        )
-        rows, replicas = self.strategy.batch_sharding, self.strategy.num_replicas_in_sync
-        new = [
-            jax.lax.with_sharding_constraint(cut(value, replicas), rows)
-            if is_cut(variable)
-            else value
-            for variable, value in zip(self.written, new, strict=True)
-        ]
-        return outputs, new, parcels
 
     def place(self, arrays: Sequence[Any]) -> list[Any]:
         known = arrays
@@ -258,9 +244,24 @@ class UnevenProgram(WholeProgram):
             self.written,
             enter=lambda variable, value: strategy._arrays.known_everywhere(value),
             leave=lambda variable, value: (
-                strategy._arrays.place_copies(value) if has_copies(variable) else value
+                strategy._arrays.place_copies(value)
+                if has_copies(variable)
+                else as_held(variable, value)
             ),
         )
+
+    def execute(self, read: Any, arrays: Sequence[Any]) -> Any:
+        outputs = super().execute(read, arrays)
+        if self.strategy.spans_processes and any(map(is_cut, self.written)):
+            assert self._bank is not None
+            self._bank.end()  # each process keeps its own rows, and computed with all
+        return outputs
+
+    def left(self, scope: CutScope, variable: Variable) -> Any:
+        """See `WholeProgram`; a program of this process's devices alone leaves all rows there."""
+        if is_cut(variable) and self.strategy.spans_processes and scope.is_outermost:
+            return scope.rows_of(variable)
+        return super().left(scope, variable)
 
     def finish(self, outputs: _Results) -> Any:
         results = {n: unwrap(tree, _itself) for n, tree in outputs.results.items()}
@@ -283,13 +284,6 @@ class UnevenProgram(WholeProgram):
             {number: wrap(tree, _itself) for number, tree in outcome.carried.items()},
             outcome.unknown,
         )
-
-
-def _joined(variables: Sequence[Variable], values: Sequence[Any]) -> list[Any]:
-    return [
-        uncut(value, tuple(variable.shape)) if is_cut(variable) else value
-        for variable, value in zip(variables, values, strict=True)
-    ]
 
 
 @jax.tree_util.register_pytree_node_class

@@ -13,6 +13,7 @@ from drumline.distribute.replica import ReplicaContext, in_program_merge, merge_
 from drumline.distribute.step.cut_rows import gather_rows, own_row, stand_in
 from drumline.distribute.variable import Variable
 from drumline.training.cut_values import is_cut
+from drumline.training.jax_internals import under
 from drumline.training.keras_internals import Variable as KerasVariable
 from drumline.training.state_scope import StateScope, current_values
 
@@ -90,7 +91,8 @@ class ReplicaScope(StateScope):
     def _own_value(self, variable: KerasVariable) -> Any:
         if self._for_shapes and is_cut(variable) and id(variable) not in self.state_mapping:
             self._discover(variable)
-            self.state_mapping[id(variable)] = stand_in(variable)
+            with under(self._trace):
+                self.state_mapping[id(variable)] = stand_in(variable)
         value = super().get_current_value(variable)
         if id(variable) in self.state_mapping:
             return value

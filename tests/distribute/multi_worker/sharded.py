@@ -43,7 +43,7 @@ def member(trainings: list[tuple[str, str]], **more: Any) -> None:
         strategy = MultiWorkerMirroredStrategy(shard=shard)
         model, given = trained(strategy, name)
         found[f"{name} {shard}"] = {
-            "apart": _apart(expected[name], results(model, given)),
+            "apart": apart(expected[name], results(model, given)),
             "cut": cut_of(model, strategy),
             "describes": strategy.describe(),
         }
@@ -61,7 +61,7 @@ def not_compiled() -> dict[str, float]:
         x, y = rows(BATCH)
         given = [*model.fit(x, y, epochs=2, verbose=0).history.values()]
         found[str(shard)] = results(model, [*given, model.predict(x, verbose=0)])
-    return {name: _apart(found["None"], each) for name, each in found.items()}
+    return {name: apart(found["None"], each) for name, each in found.items()}
 
 
 def rank() -> int:
@@ -114,7 +114,7 @@ def results(model: keras.Model, given: list[Any]) -> list[Any]:
     return [*given, *values(model)]
 
 
-def _apart(expected: list[Any], found: list[Any]) -> float:
+def apart(expected: list[Any], found: list[Any]) -> float:
     """How far numbers are from those expected, where those are large by a share of them."""
     pairs = [
         (np.asarray(one, np.float64), np.asarray(other, np.float64))
@@ -226,7 +226,7 @@ def checkpoints(folder: str, saved: str, expected: str) -> dict[str, Any]:
         model.optimizer.build(model.trainable_variables)
         for kind, restored, wanted in (("two", path, of_first), ("one", saved, of_one)):
             checkpoint_of(model).restore(restored).assert_consumed()
-            found[f"{kind} {name}"] = _apart(wanted, values(model))
+            found[f"{kind} {name}"] = apart(wanted, values(model))
     return found
 
 
@@ -245,7 +245,7 @@ def restored(path: str, expected: str) -> dict[str, Any]:
         model = model_of(MultiWorkerMirroredStrategy(shard=shard), "adam", 5)
         model.optimizer.build(model.trainable_variables)
         checkpoint_of(model).restore(path).assert_consumed()
-        found[shard] = _apart(wanted, values(model))
+        found[shard] = apart(wanted, values(model))
     return found
 
 
@@ -284,8 +284,8 @@ def resumed(folder: str) -> dict[str, Any]:
         loaded = keras.models.load_model(f"{folder}/kept.keras")
     weights = [[np.asarray(v.value) for v in each.trainable_variables] for each in (whole, loaded)]
     return {
-        "apart": _apart(values(whole), values(after)),
-        "kept": _apart(*weights),
+        "apart": apart(values(whole), values(after)),
+        "kept": apart(*weights),
         "parts": len(parts),
     }
 
