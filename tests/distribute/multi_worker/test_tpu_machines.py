@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -13,6 +14,7 @@ import pytest
 import drumline as dl
 import drumline.keras
 from tests.distribute.process_group.clusters import Cluster, running
+from tests.keras.test_sharded_loops import OPTIMIZERS, Loop
 from tests.tpus import cpus_as_tpus
 
 drumline.keras.install()
@@ -44,7 +46,19 @@ def trained(strategy: dl.distribute.Strategy) -> dict[str, list[float]]:
     }
 
 
-def member() -> None:
+def trained_in_parts(strategy: dl.distribute.Strategy, folder: str) -> dict[str, Any]:
+    """A custom loop of a strategy that may cut weights, and where its checkpoint is."""
+    loop = Loop(strategy, OPTIMIZERS["adam"])
+    losses = loop.train(25, epochs=2)
+    checkpoint = dl.train.Checkpoint(model=loop.model, optimizer=loop.optimizer)
+    return {
+        "losses": losses,
+        "values": [value.tolist() for value in loop.values()],
+        "path": checkpoint.save(f"{folder}/{getattr(strategy, 'shard', None)}"),
+    }
+
+
+def member(folder: str) -> None:
     """In a process of a cluster: train as on one machine of a TPU, and say what came out."""
     config = json.loads(os.environ.pop("TF_CONFIG"))
     os.environ["TPU_WORKER_ID"] = str(config["task"]["index"])
@@ -56,6 +70,7 @@ def member() -> None:
         again = dl.tpu.experimental.initialize_tpu_system(resolver)
         interleaved = dl.tpu.experimental.DeviceAssignment(topology, INTERLEAVED)
         strategy = dl.distribute.TPUStrategy(resolver, interleaved)
+        cut = dl.distribute.TPUStrategy(resolver, interleaved, shard="parameters")
         metadata = resolver.get_tpu_system_metadata()
     same = again.serialized() == topology.serialized()
     facts = {
@@ -65,6 +80,7 @@ def member() -> None:
         "chief": strategy.is_chief,
         "describe": strategy.describe(),
         "trained": trained(strategy),
+        "in parts": trained_in_parts(cut, folder),
     }
     print(json.dumps({"facts": facts}), flush=True)
 
@@ -73,7 +89,7 @@ def member() -> None:
 def machines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("machines")
     env = {"DRUMLINE_CPU_DEVICES": "2", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    cluster = Cluster("tpu", f"{__name__}:member", env=env)
+    cluster = Cluster("tpu", f"{__name__}:member", {"folder": str(folder)}, env=env)
     with running(folder, [cluster]) as run:
         run.wait_for(*run.names)
         ends = run.ended("tpu")
@@ -99,3 +115,21 @@ def test_same_numbers_as_one_process(machines: list[dict[str, Any]]) -> None:
         assert facts["trained"].keys() == expected.keys()
         for name, values in expected.items():
             np.testing.assert_allclose(facts["trained"][name], values, rtol=2e-5, atol=1e-6)
+
+
+def test_a_loop_cuts_weights_over_replicas_in_any_order(
+    machines: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    four = dl.distribute.MirroredStrategy([f"cpu:{index}" for index in range(4)])
+    expected = trained_in_parts(four, str(tmp_path))
+    for facts in machines:
+        found = facts["in parts"]
+        np.testing.assert_allclose(found["losses"], expected["losses"], rtol=1e-5)
+        for value, other in zip(found["values"], expected["values"], strict=True):
+            np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-5)
+    loop = Loop(dl.distribute.MirroredStrategy(["cpu:0"]), OPTIMIZERS["adam"])
+    loop.optimizer.build(loop.model.trainable_variables)
+    checkpoint = dl.train.Checkpoint(model=loop.model, optimizer=loop.optimizer)
+    checkpoint.restore(machines[0]["in parts"]["path"])
+    for value, saved in zip(loop.values(), machines[0]["in parts"]["values"], strict=True):
+        np.testing.assert_array_equal(value, np.asarray(saved, value.dtype))
