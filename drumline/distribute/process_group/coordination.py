@@ -22,6 +22,7 @@ _RESTORED = "drumline/restored"
 _JOB = "drumline/job"
 _PREEMPTED = "drumline/preempted"
 _RENDEZVOUS = "drumline/rendezvous"
+_UNDER_WAY = "drumline/under_way"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +156,16 @@ class KeyValueStore:
                 raise
             return None
         return text
+
+    def tell_under_way(self, number: int) -> None:
+        """Say that the program of this number, of all processes, takes a while here."""
+        key = f"{_UNDER_WAY}/{self._group.process_index}"
+        self._client.key_value_set(key, str(number), allow_overwrite=True)
+
+    def under_way(self) -> dict[int, int]:
+        """The latest numbers that processes said by `tell_under_way`, by process."""
+        found = self._client.key_value_dir_get(_UNDER_WAY)
+        return {int(key.rpartition("/")[2]): int(number) for key, number in found}
 
     def tell_preempted(self, number: int) -> None:
         """Say that a process will be taken away, for those that watch with this number."""

@@ -65,6 +65,12 @@ class PendingSteps:
         """Whether a step is under way."""
         return any(source() is not None for source in self._sources)
 
+    def longer_than(self, seconds: float) -> int:
+        """The highest number of a step that is under way for longer than that; 0 if none is."""
+        found = [oldest for source in self._sources if (oldest := source()) is not None]
+        now = time.monotonic()
+        return max((number for since, number in found if now - since > seconds), default=0)
+
     def add(self, source: Pending, timeout_seconds: float | None) -> None:
         """Watch the steps of `source`; without a limit they only count as under way."""
         self._sources.append(source)
@@ -155,6 +161,8 @@ class Watchdog:
 
 
 _ASK_SECONDS = 1.0
+_LONG_SECONDS = 2.0
+"""How long a step takes until the others are notified, which may wait outside of it."""
 _LEFT_BEHIND_SECONDS = 8.0
 _LISTEN_SECONDS = 3600
 _OWN_ERROR_SECONDS = 0.3
@@ -209,8 +217,13 @@ class Monitor:
 
     def _watch(self) -> None:
         expected = set(self._membership.others)
+        said = 0
         while not self._stopped.wait(_ASK_SECONDS) and expected:
             try:
+                number = self._watchdog.pending.longer_than(_LONG_SECONDS)
+                if number > said:
+                    said = number
+                    self._membership.coordination.tell_under_way(number)
                 missing = expected - self._membership.coordination.live()
                 left = self._membership.coordination.left() & set(self._membership.others)
             except jax.errors.JaxRuntimeError:

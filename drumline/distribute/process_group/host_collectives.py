@@ -7,6 +7,7 @@ that does it alone ends with an error, and not in a collective of something else
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -52,14 +53,22 @@ def broadcast_host(strategy: Strategy, value: np.ndarray) -> np.ndarray:
 RENDEZVOUS_SECONDS = 300.0
 """How long the other processes are waited for where all have to do the same."""
 
+_LOOK_SECONDS = 2.0
+"""How often to look meanwhile whether one of them waits for this process in a program."""
+
 _END = ""
 
 
 class JointActions:
-    """What all processes of the group do together, one thing after another."""
+    """What all processes of the group do together, one thing after another.
+
+    Attributes:
+        programs: how many programs on the devices of all processes this one has started.
+    """
 
     def __init__(self) -> None:
         self._number = 0
+        self.programs = 0
 
     def wait(self, what: str, detail: str = "") -> list[str]:
         """Return when all processes are about to do `what`, with the detail that each gives.
@@ -69,17 +78,20 @@ class JointActions:
             detail: what the others are to know, which may differ.
 
         Raises:
-            RuntimeError: if a process is to do something else, or nothing for a while.
+            RuntimeError: if a process is to do something else, or nothing for a while, or waits in
+                a program for this one.
         """
         group, coordination = _joined()
         number, self._number = self._number, self._number + 1
         coordination.tell_rendezvous(number, json.dumps([what, detail]))
         details = []
         for process, task in enumerate(group.tasks):
-            text = coordination.rendezvous(number, process, RENDEZVOUS_SECONDS)
+            text = self._answer(number, process)
             other, told = ("", "") if text is None else json.loads(text)
             if other != what:
-                does = f"is to {other}" if other else f"does not within {RENDEZVOUS_SECONDS:.0f} s"
+                does = f"is to {other}" if other else "waits for it in a step"
+                if not other and not self._waits_in_program(process):
+                    does = f"does not within {RENDEZVOUS_SECONDS:.0f} s"
                 raise RuntimeError(
                     f"{group.task} is to {what}, which all processes have to do together, and "
                     f"{task} {does}. Variables that are cut over processes (`shard=`) are made, "
@@ -88,6 +100,20 @@ class JointActions:
                 )
             details.append(told)
         return details
+
+    def _answer(self, number: int, process: int) -> str | None:
+        """What another process said; None if it says nothing, or waits for this one in a step."""
+        end = time.monotonic() + RENDEZVOUS_SECONDS
+        text = None
+        while text is None and (left := end - time.monotonic()) > 0:
+            text = _joined()[1].rendezvous(number, process, min(left, _LOOK_SECONDS))
+            if text is None and self._waits_in_program(process):
+                break
+        return text
+
+    def _waits_in_program(self, process: int) -> bool:
+        """Whether it has started a program of all processes that this one has not come to."""
+        return _joined()[1].under_way().get(process, 0) > self.programs
 
     def lead(self, action: Callable[[], Any]) -> Any:
         """In the first process: do what the others `follow`."""

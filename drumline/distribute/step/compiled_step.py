@@ -34,6 +34,7 @@ from drumline.distribute.collectives.collective_channels import (
 from drumline.distribute.collectives.devices import is_local
 from drumline.distribute.global_arrays import RepeatedMoves
 from drumline.distribute.process_group import watch_pending, watchdog
+from drumline.distribute.process_group.host_collectives import joint_actions
 from drumline.distribute.step.arguments import ArgumentSpec
 from drumline.distribute.step.cut_rows import CutScope, give_back, owner_of_cut, values_taken
 from drumline.distribute.variable import broadcast_initial_values
@@ -133,7 +134,6 @@ class InFlight:
         self._most = 1 if on_cpus else 2 if self._spans else 0
         self.timeout_seconds = timeout_seconds
         self._under_way: deque[tuple[float, int, list[jax.Array]]] = deque()
-        self._started = 0
         if self._spans:
             watch_pending(self._oldest, timeout_seconds)
 
@@ -158,8 +158,10 @@ class InFlight:
     def started(self, outputs: Any) -> None:
         """Note the outputs of a program that has been started."""
         if self._most:
-            self._started += 1
-            self._under_way.append((time.monotonic(), self._started, jax.tree.leaves(outputs)))
+            arrays = jax.tree.leaves(outputs)
+            if self._spans and arrays and not arrays[0].is_fully_addressable:
+                joint_actions.programs += 1
+            self._under_way.append((time.monotonic(), joint_actions.programs, arrays))
 
     def _oldest(self) -> tuple[float, int] | None:
         """When the oldest program that has not ended was started, and its number."""

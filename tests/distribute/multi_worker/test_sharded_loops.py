@@ -292,6 +292,16 @@ def endless(folder: str) -> None:
         loop.train(ROWS, epochs=1)
 
 
+def reading_alone() -> None:
+    """Weights are read in the first process alone, while the other goes on."""
+    loop = Loop(MultiWorkerMirroredStrategy(shard="parameters"), ADAM)
+    loop.train(BATCH, epochs=1)
+    if rank() == 0:
+        loop.model.trainable_variables[0].numpy()
+    while True:
+        loop.train(BATCH, epochs=1)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("loops")
@@ -427,6 +437,20 @@ def test_an_interrupt_ends_all_processes_and_leaves_the_checkpoint(folder: Path)
     with np.load(folder / "interrupted-0.npz") as expected:
         for name, value in zip(expected.files, loop.values(), strict=True):
             np.testing.assert_array_equal(value, expected[name])
+
+
+def test_a_process_that_reads_alone_is_named(folder: Path) -> None:
+    cluster = Cluster("alone", f"{__name__}:reading_alone", env={"DRUMLINE_CPU_DEVICES": "1"})
+    began = time.monotonic()
+    with running(folder, [cluster]) as run:
+        run.wait_for(*run.names, seconds=250)
+        ends = run.ended("alone")
+    assert time.monotonic() - began < 250
+    reads = "worker:0 is to read the variable 'sequential/dense/kernel'"
+    for end in ends:
+        assert end.status != 0
+        assert reads in end.log, end.log[-3000:]
+        assert "worker:1 waits for it in a step" in end.log
 
 
 def _pid(run: Run, name: str) -> int:
