@@ -27,7 +27,7 @@ _State = TypeVar("_State")
 
 @dataclasses.dataclass(frozen=True)
 class Ring:
-    """Rings of equal length in which every replica has its place.
+    """Rings of equal length. A replica in none of them sends nothing, and what it gets is void.
 
     Made of point-to-point sends only: XLA's reduce-scatter slows down all later collectives of a
     connection between CPU processes. Baidu's ring all-reduce is the two methods in
@@ -83,7 +83,8 @@ class Ring:
     @property
     def _place(self) -> jax.Array:
         places = {replica: place for ring in self.rings for place, replica in enumerate(ring)}
-        return jnp.array([places[i] for i in range(self.axis.size)], jnp.int32)[self.axis.index]
+        order = [places.get(replica, 0) for replica in range(self.axis.size)]
+        return jnp.array(order, jnp.int32)[self.axis.index]
 
     def _piece(self, pieces: jax.Array, index: jax.Array) -> jax.Array:
         return lax.dynamic_index_in_dim(pieces, index % self.length, 0, keepdims=False)

@@ -1,0 +1,35 @@
+"""The command: ``drumline cnn FLAGS``, ``python -m drumline.cnn FLAGS``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program with flags as tf_cnn_benchmarks takes them.
+
+    Args:
+        arguments: of the command line, without the program's name; by default this process's.
+
+    Returns:
+        The exit status: 0, 2 for flags that are wrong, 1 for a run that failed.
+    """
+    from drumline.cnn import flags
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if "--help" in given or "-help" in given or "--helpfull" in given:
+        print(flags.help_text())
+        return 0
+    try:
+        parsed = flags.parse(given)
+        for line in parsed.remarks:
+            print(line, file=sys.stderr)
+        from drumline.cnn.program import Program
+
+        program = Program(parsed)
+    except ValueError as error:
+        print(f"drumline cnn: {error}", file=sys.stderr)
+        return 2
+    program.run()
+    return 0

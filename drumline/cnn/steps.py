@@ -1,0 +1,248 @@
+"""A step of training: its loss, its gradients, and how weights come to their next values.
+
+Under a strategy that reduces gradients, the optimizer does; `independent` replicas have weights of
+their own and exchange nothing; a `delayed` step applies the gradients of the step before, so that
+they travel while this step computes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+from keras import ops
+
+import drumline as dl
+
+AUXILIARY_WEIGHT = 0.4
+"""Of the loss of an auxiliary head, as in Szegedy et al. (2015) and the original."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LossOptions:
+    """What a loss is made of.
+
+    Attributes:
+        batch_size: the rows of all replicas' batches together.
+        weight_decay: the factor of the weights' squares, of which each counts half.
+        loss_scale: gradients are computed of the loss times this, and divided by it, so that
+            float16 holds them.
+        accuracies: whether top-1 and top-5 are computed as well.
+        travels_in: the dtype in which gradients are summed; None for their own.
+    """
+
+    batch_size: int
+    weight_decay: float = 0.0
+    loss_scale: float = 1.0
+    accuracies: bool = False
+    travels_in: str | None = None
+
+
+def report_of(logits: Any, labels: Any, batch_size: int) -> dict[str, Any]:
+    """This replica's shares of top-1 and top-5 of the batch: their sums over replicas count."""
+    top = min(5, logits.shape[-1])
+    shares = {"top_1_accuracy": 1, "top_5_accuracy": top}
+    return {
+        name: ops.sum(ops.cast(ops.in_top_k(labels, logits, k), "float32")) / batch_size
+        for name, k in shares.items()
+    }
+
+
+class Step:
+    """One step on a batch, for `strategy.run`'s replicas.
+
+    Args:
+        strategy: its replicas each take their part of a batch.
+        model: from images to logits, or to logits and those of auxiliary heads.
+        optimizer: applies gradients; None where nothing is trained.
+        options: see `LossOptions`.
+        independent: replicas have weights of their own, which start alike, and exchange nothing.
+        delayed: apply the gradients of the step before.
+    """
+
+    def __init__(
+        self,
+        strategy: dl.distribute.Strategy,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer | None,
+        options: LossOptions,
+        *,
+        independent: bool = False,
+        delayed: bool = False,
+    ) -> None:
+        self.strategy = strategy
+        self.model = model
+        self._optimizer = optimizer
+        self._options = options
+        self._replicas = strategy.num_replicas_in_sync
+        self._run: Callable[..., Any] = self._forward
+        self._independent: _IndependentWeights | None = None
+        self._pending: list[dl.Variable] = []
+        if optimizer is None:
+            return
+        with strategy.scope():
+            optimizer.build(model.trainable_variables)
+            if independent:
+                self._independent = _IndependentWeights(model, optimizer)
+            if delayed:
+                self._pending = [
+                    _own(jnp.zeros(variable.shape, options.travels_in or variable.dtype))
+                    for variable in model.trainable_variables
+                ]
+        if independent:
+            self._run = self._train_independently
+        elif delayed:
+            self._run = self._fill
+        else:
+            self._run = self._train
+
+    def __call__(self, batch: Sequence[Any]) -> dict[str, Any]:
+        """Run a step; return each replica's shares of what is reported, which `report` sums."""
+        results = self.strategy.run(self._run, args=tuple(batch))
+        if self._run == self._fill:
+            self._run = self._train_delayed
+        return dict(results)
+
+    def report(self, results: dict[str, Any]) -> dict[str, float]:
+        """Sum the replicas' shares, and wait for them."""
+        return {
+            name: float(self.strategy.reduce("SUM", value)) for name, value in results.items()
+        }
+
+    def collect(self) -> None:
+        """Give the model the weights of the first of independent replicas."""
+        if self._independent is not None:
+            self._independent.collect()
+
+    def _forward(self, images: Any, labels: Any) -> dict[str, Any]:
+        logits = _first(self.model(images, training=False))
+        report = report_of(logits, labels, self._options.batch_size)
+        return {"total_loss": jnp.zeros(()), "base_loss": jnp.zeros(())} | report
+
+    def _train(self, images: Any, labels: Any) -> dict[str, Any]:
+        gradients, report = self._gradients(images, labels)
+        self._apply(gradients)
+        return report
+
+    def _fill(self, images: Any, labels: Any) -> dict[str, Any]:
+        """The first delayed step, which has no gradients to apply yet."""
+        gradients, report = self._gradients(images, labels)
+        for pending, gradient in zip(self._pending, gradients, strict=True):
+            pending.assign(gradient)
+        return report
+
+    def _train_delayed(self, images: Any, labels: Any) -> dict[str, Any]:
+        gradients, report = self._gradients(images, labels)
+        due = [pending.value for pending in self._pending]
+        for pending, gradient in zip(self._pending, gradients, strict=True):
+            pending.assign(gradient)
+        self._apply(due)
+        return report
+
+    def _gradients(self, images: Any, labels: Any) -> tuple[list[Any], dict[str, Any]]:
+        weights = self.model.trainable_variables
+        with dl.GradientTape() as tape:
+            outputs = self.model(images, training=True)
+            scaled, report = self._loss(outputs, labels, [v.value for v in weights])
+        gradients = tape.gradient(scaled, weights)
+        return [self._unscaled(gradient) for gradient in gradients], report
+
+    def _apply(self, gradients: Sequence[Any]) -> None:
+        assert self._optimizer is not None
+        self._optimizer.apply(gradients, self.model.trainable_variables)
+
+    def _train_independently(self, images: Any, labels: Any) -> dict[str, Any]:
+        own = self._independent
+        assert own is not None and self._optimizer is not None
+
+        def loss(trainable: list[Any], others: list[Any]) -> tuple[Any, Any]:
+            outputs, others = self.model.stateless_call(trainable, others, images, training=True)
+            # Each replica is alone: its loss is the mean over its own rows.
+            scaled, report = self._loss(outputs, labels, trainable)
+            return scaled * self._replicas, (report, others)
+
+        trainable, others, slots = own.values()
+        (_, (report, others)), gradients = jax.value_and_grad(loss, has_aux=True)(trainable, others)
+        weights, kept = self.model.trainable_variables, self._optimizer.variables
+        values = zip([*weights, *kept], [*trainable, *slots], strict=True)
+        pairs = zip([self._unscaled(gradient) for gradient in gradients], weights, strict=True)
+        with keras.StatelessScope(state_mapping=list(values)) as scope:
+            self._optimizer.apply_gradients(list(pairs), skip_gradients_aggregation=True)
+        own.assign(
+            [scope.get_current_value(variable) for variable in weights],
+            others,
+            [scope.get_current_value(variable) for variable in kept],
+        )
+        return report
+
+    def _loss(self, outputs: Any, labels: Any, weights: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
+        """This replica's share of the batch's loss, scaled; and what is reported."""
+        options = self._options
+        logits, *auxiliary = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        base = _cross_entropy(logits, labels)
+        for head in auxiliary:
+            base = base + AUXILIARY_WEIGHT * _cross_entropy(head, labels)
+        base = ops.sum(base) / options.batch_size
+        total = base
+        if options.weight_decay:
+            squares = sum(ops.sum(ops.square(ops.cast(w, "float32"))) for w in weights)
+            total = base + options.weight_decay * squares / 2 / self._replicas
+        report = {"total_loss": total, "base_loss": base}
+        if options.accuracies:
+            report |= report_of(logits, labels, options.batch_size)
+        scaled = total * options.loss_scale
+        if isinstance(self._optimizer, keras.optimizers.LossScaleOptimizer):
+            scaled = self._optimizer.scale_loss(total)
+        return scaled, jax.lax.stop_gradient(report)
+
+    def _unscaled(self, gradient: Any) -> Any:
+        options = self._options
+        if options.loss_scale != 1:
+            gradient = gradient / jnp.asarray(options.loss_scale, gradient.dtype)
+        return gradient if options.travels_in is None else gradient.astype(options.travels_in)
+
+
+def _first(outputs: Any) -> Any:
+    return outputs[0] if isinstance(outputs, (list, tuple)) else outputs
+
+
+def _cross_entropy(logits: Any, labels: Any) -> Any:
+    return keras.losses.sparse_categorical_crossentropy(
+        labels, ops.cast(logits, "float32"), from_logits=True
+    )
+
+
+def _own(value: Any) -> dl.Variable:
+    """A variable of which each replica has its own value; outside of steps it is the first's."""
+    return dl.Variable(value, synchronization="ON_READ", aggregation="ONLY_FIRST_REPLICA")
+
+
+class _IndependentWeights:
+    """A model's variables and an optimizer's slots, a value of each for every replica."""
+
+    def __init__(self, model: keras.Model, optimizer: keras.optimizers.Optimizer) -> None:
+        self._of_model = [*model.trainable_variables, *model.non_trainable_variables]
+        self._trained = len(model.trainable_variables)
+        self._own = [_own(variable.value) for variable in self._of_model]
+        self._slots = [_own(variable.value) for variable in optimizer.variables]
+
+    def values(self) -> tuple[list[Any], list[Any], list[Any]]:
+        """This replica's trained weights, its other variables and its slots."""
+        own = [variable.value for variable in self._own]
+        return own[: self._trained], own[self._trained :], [slot.value for slot in self._slots]
+
+    def assign(self, trainable: list[Any], others: list[Any], slots: list[Any]) -> None:
+        """Set them, on this replica."""
+        for variable, value in zip(
+            [*self._own, *self._slots], [*trainable, *others, *slots], strict=True
+        ):
+            variable.assign(value)
+
+    def collect(self) -> None:
+        """Set the model's to those of the first replica."""
+        for variable, own in zip(self._of_model, self._own, strict=True):
+            variable.assign(own.value)

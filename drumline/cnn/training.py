@@ -1,0 +1,299 @@
+"""The loop over steps: warm-up, timing, lines, checkpoints, summaries, evaluation on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gzip
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import keras
+
+import drumline as dl
+from drumline.cnn.reporting import BenchmarkLog, Speed, step_header, step_line, total_lines
+from drumline.cnn.steps import Step
+
+TRACED = -2
+"""The step that ``--trace_file`` traces: the last but one of the warm-up, as in the original."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How many steps there are, and what is done between them.
+
+    Attributes:
+        num_batches: steps that are timed.
+        num_warmup_batches: steps before them.
+        images: of a step, on all workers.
+        display_every: steps from line to line.
+        loss: which is shown, ``"total_loss"`` or ``"base_loss"``.
+        accuracies: whether top-1 and top-5 are shown.
+        ewma: see `Speed.of`.
+        trace_file: where a Chrome trace of a step goes; "" for none.
+        save_steps: steps from checkpoint to checkpoint; None for none but the last.
+        save_seconds: as `save_steps`, in seconds.
+        summary_steps: steps from summary to summary; 0 for none.
+        evaluate_after: whether to evaluate after a step of this number.
+        stop_at: end when an evaluation's top-1 is so much; None for never.
+        totals: whether the images per second of the whole run are shown.
+    """
+
+    num_batches: int
+    num_warmup_batches: int
+    images: int
+    display_every: int = 10
+    loss: str = "total_loss"
+    accuracies: bool = False
+    ewma: float | None = None
+    trace_file: str = ""
+    save_steps: int | None = None
+    save_seconds: float = 0
+    summary_steps: int = 0
+    evaluate_after: Callable[[int], bool] = lambda _: False
+    stop_at: float | None = None
+    totals: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """What a run found.
+
+    Attributes:
+        num_workers: processes that computed.
+        num_steps: steps that were timed.
+        average_wall_time: seconds of a step.
+        images_per_sec: of all workers.
+        loss: of the last step.
+    """
+
+    num_workers: int
+    num_steps: int
+    average_wall_time: float
+    images_per_sec: float
+    loss: float
+
+    def to_dict(self) -> dict[str, float]:
+        """Return the numbers by name."""
+        return dataclasses.asdict(self)
+
+
+class Saver:
+    """Checkpoints of a run: what is there is restored, and what is new is saved.
+
+    Args:
+        directory: of ``--train_dir``; None saves nothing.
+        model: whose variables are saved.
+        optimizer: whose slots and steps are saved; None without one.
+        max_to_keep: how many checkpoints are kept.
+    """
+
+    def __init__(
+        self,
+        directory: str | None,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer | None,
+        max_to_keep: int | None = 5,
+    ) -> None:
+        self.directory = directory
+        self.step = dl.Variable(0, trainable=False, name="global_step", aggregation="MEAN")
+        parts = {"model": model, "step": self.step}
+        if optimizer is not None:
+            parts["optimizer"] = optimizer
+        self._checkpoint = dl.train.Checkpoint(**parts)
+        self._manager: dl.train.CheckpointManager | None = None
+        if directory is not None:
+            self._manager = dl.train.CheckpointManager(self._checkpoint, directory, max_to_keep)
+        self._saved_at = time.monotonic()
+
+    def restore(self, path: str | None = None) -> str | None:
+        """Restore a checkpoint, by default the latest; return its path, or None if there is none."""
+        found = path or (None if self._manager is None else self._manager.latest_checkpoint)
+        if found is not None:
+            self._checkpoint.restore(found).expect_partial()
+        return found
+
+    def save(self, step: int) -> None:
+        """Save, unless there is no directory."""
+        if self._manager is None:
+            return
+        self.step.assign(step)
+        self._manager.save(checkpoint_number=step)
+        self._saved_at = time.monotonic()
+
+    def due(self, step: int, plan: Plan) -> bool:
+        """Whether a checkpoint is due after this step."""
+        if plan.save_steps:
+            return step > 0 and step % plan.save_steps == 0
+        return bool(plan.save_seconds) and time.monotonic() - self._saved_at >= plan.save_seconds
+
+
+class Loop:
+    """Run steps on batches, and say how fast they were.
+
+    One step is always under way while the one before it is waited for, so that looking at a loss
+    does not hold the next step up; a step's time is that from the end of the one before it to its
+    own.
+
+    Args:
+        step: what is run.
+        batches: of the step, without an end.
+        plan: see `Plan`.
+        saver: see `Saver`.
+        num_workers: processes that compute.
+        is_chief: whether this process saves and writes summaries.
+        say: prints a line.
+        log: of ``--benchmark_log_dir``.
+        summaries: of ``--save_summaries_steps``.
+        learning_rate: of a step, for summaries.
+        evaluate: of ``--eval_during_training_*``: from the global step to top-1.
+    """
+
+    def __init__(
+        self,
+        step: Step,
+        batches: Iterator[Any],
+        plan: Plan,
+        saver: Saver,
+        *,
+        num_workers: int = 1,
+        is_chief: bool = True,
+        say: Callable[[str], None] = print,
+        log: BenchmarkLog | None = None,
+        summaries: Any = None,
+        learning_rate: Callable[[int], float] | None = None,
+        evaluate: Callable[[int], float] | None = None,
+    ) -> None:
+        self._step = step
+        self._batches = batches
+        self._plan = plan
+        self._saver = saver
+        self._num_workers = num_workers
+        self._is_chief = is_chief
+        self._say = say
+        self._log = log
+        self._summaries = summaries
+        self._learning_rate = learning_rate
+        self._evaluate = evaluate
+        self._times: list[float] = []
+
+    def run(self) -> Statistics:
+        """Run all steps that are left to do."""
+        plan = self._plan
+        start = int(self._saver.step.value)
+        self._say("Running warm up")
+        for number in range(-plan.num_warmup_batches, 0):
+            with _traced(plan.trace_file if number == TRACED else "", self._say):
+                jax.block_until_ready(self._next())
+        self._step.strategy.barrier()
+        self._say("Done warm up")
+        self._say(step_header(plan.loss, plan.accuracies))
+        return self._timed(start)
+
+    def _next(self) -> dict[str, Any]:
+        return self._step(next(self._batches))
+
+    def _timed(self, start: int) -> Statistics:
+        plan, steps, done = self._plan, 0, False
+        ahead: dict[str, Any] | None = None
+        loss, waits = float("nan"), 0.0
+        began = before = time.perf_counter()
+        last = max(0, plan.num_batches - start)
+        while steps < last and not done:
+            results = self._next() if ahead is None else ahead
+            pause = self._pauses_after(start + steps + 1)
+            ahead = None if steps + 1 == last or pause else self._next()
+            jax.block_until_ready(results)
+            now = time.perf_counter()
+            self._times.append(now - before)
+            before = now
+            steps += 1
+            loss = self._shown(start + steps, steps, results, loss)
+            if pause:
+                done = self._pause(start + steps, steps == last)
+                before = time.perf_counter()
+                waits += before - now
+        seconds = max(before - began - waits, 1e-9)
+        speed = plan.images * steps / seconds if steps else 0.0
+        if plan.totals:
+            for line in total_lines(speed):
+                self._say(line)
+        else:
+            self._say("Done with training")
+        self._step.collect()
+        if self._is_chief:
+            if self._log is not None:
+                self._log.metric("average_examples_per_sec", speed, step=start + steps)
+            self._saver.save(start + steps)
+        return Statistics(
+            self._num_workers, steps, seconds / steps if steps else 0.0, speed, float(loss)
+        )
+
+    def _shown(self, step: int, done: int, results: dict[str, Any], loss: float) -> float:
+        """Show a step where its turn is; return the last loss that was looked at."""
+        plan = self._plan
+        shown = done == 1 or step % plan.display_every == 0
+        summarized = plan.summary_steps and step % plan.summary_steps == 0
+        if not (shown or summarized or done == plan.num_batches):
+            return loss
+        report = self._step.report(results)
+        speed = Speed.of(plan.images, self._times, plan.ewma)
+        accuracies = None
+        if plan.accuracies:
+            accuracies = report["top_1_accuracy"], report["top_5_accuracy"]
+        if shown:
+            self._say(step_line(step, speed, report[plan.loss], accuracies))
+            if self._log is not None:
+                self._log.metric("current_examples_per_sec", speed.mean, step=step)
+                for name in ("top_1_accuracy", "top_5_accuracy") if plan.accuracies else ():
+                    self._log.metric(name, report[name], step=step)
+        if summarized and self._summaries is not None:
+            with self._summaries.as_default(step):
+                for name, value in report.items():
+                    dl.summary.scalar(name, value)
+                dl.summary.scalar("images_per_sec", speed.mean)
+                if self._learning_rate is not None:
+                    dl.summary.scalar("learning_rate", self._learning_rate(step))
+        return report[plan.loss]
+
+    def _pauses_after(self, step: int) -> bool:
+        return self._plan.evaluate_after(step) or (
+            self._is_chief and self._saver.due(step, self._plan)
+        )
+
+    def _pause(self, step: int, is_last: bool) -> bool:
+        """Save and evaluate between two steps; return whether the run has reached its goal."""
+        self._step.collect()
+        if self._is_chief and not is_last and self._saver.due(step, self._plan):
+            self._saver.save(step)
+        if self._evaluate is None or is_last or not self._plan.evaluate_after(step):
+            return False
+        self._say(f"Running evaluation at global_step {step}")
+        top_1 = self._evaluate(step)
+        if self._plan.stop_at and top_1 >= self._plan.stop_at:
+            self._say(f"Stopping, as eval accuracy at least {self._plan.stop_at} was reached")
+            return True
+        self._say("Resuming training")
+        return False
+
+
+@contextlib.contextmanager
+def _traced(path: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Write a Chrome trace of what runs meanwhile, which chrome://tracing and Perfetto open."""
+    if not path:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, create_perfetto_trace=True):
+            yield
+        (found,) = Path(folder).rglob("perfetto_trace.json.gz")
+        say(f"Dumping trace to {path}")
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        opened = open if path.endswith(".gz") else gzip.open
+        with opened(found, "rb") as made, open(path, "wb") as kept:
+            shutil.copyfileobj(made, kept)

@@ -1,0 +1,153 @@
+"""Learning rates and optimizers of the flags, beside their formulas."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from drumline.cnn.optimizers import learning_rate_of, optimizer_of
+
+DEFAULTS = {
+    "optimizer": "sgd",
+    "momentum": 0.9,
+    "rmsprop_decay": 0.9,
+    "rmsprop_momentum": 0.9,
+    "rmsprop_epsilon": 1.0,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "init_learning_rate": None,
+    "piecewise_learning_rate_schedule": None,
+    "num_epochs_per_decay": 0,
+    "learning_rate_decay_factor": 0,
+    "num_learning_rate_warmup_epochs": 0,
+    "minimum_learning_rate": 0,
+    "gradient_clip": None,
+}
+
+
+def flags(**given: Any) -> Any:
+    assert set(given) <= set(DEFAULTS)
+    return SimpleNamespace(**{**DEFAULTS, **given})
+
+
+def rates(given: Any, steps: list[int], default: Any = 0.25) -> list[float]:
+    """An epoch has 100 examples, a step 10."""
+    rate = learning_rate_of(given, default, 100, 10)
+    return [float(rate(np.int32(step))) for step in steps]
+
+
+def test_without_flags_the_model_says_it() -> None:
+    assert rates(flags(), [0, 50]) == [0.25, 0.25]
+    falling = keras.optimizers.schedules.PiecewiseConstantDecay([5], [1.0, 0.5])
+    assert rates(flags(), [0, 5, 6], falling) == [1.0, 1.0, 0.5]
+
+
+def test_a_rate_falls_in_stairs() -> None:
+    given = flags(
+        init_learning_rate=0.8,
+        num_epochs_per_decay=2,
+        learning_rate_decay_factor=0.5,
+        minimum_learning_rate=0.15,
+    )
+    steps = [0, 19, 20, 39, 40, 60, 80]
+    assert rates(given, steps) == pytest.approx([0.8, 0.8, 0.4, 0.4, 0.2, 0.15, 0.15])
+
+
+def test_pieces_change_behind_the_last_step_of_an_epoch() -> None:
+    """As the original's own comment says: the boundary is the last step of the epoch before."""
+    given = flags(piecewise_learning_rate_schedule="0.3;2;0.2;3;0.1")
+    steps = [0, 19, 20, 29, 30, 99]
+    assert rates(given, steps) == pytest.approx([0.3, 0.3, 0.2, 0.2, 0.1, 0.1])
+
+
+def test_a_rate_rises_first() -> None:
+    given = flags(init_learning_rate=0.4, num_learning_rate_warmup_epochs=2)
+    assert rates(given, [0, 5, 10, 19, 20]) == pytest.approx([0, 0.1, 0.2, 0.38, 0.4])
+    pieces = flags(
+        piecewise_learning_rate_schedule="0.4;3;0.1", num_learning_rate_warmup_epochs=1
+    )
+    assert rates(pieces, [5, 10, 30]) == pytest.approx([0.2, 0.4, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"piecewise_learning_rate_schedule": "0.1;2"}, "RATE;EPOCH;RATE"),
+        ({"piecewise_learning_rate_schedule": "fast"}, "could not convert"),
+        ({"piecewise_learning_rate_schedule": "0.1;2.5;0.2"}, "whole numbers"),
+        ({"piecewise_learning_rate_schedule": "0.1;3;0.2;2;0.1"}, "must rise"),
+        (
+            {"piecewise_learning_rate_schedule": "0.1", "init_learning_rate": 0.1},
+            "leave out --init_learning_rate",
+        ),
+        ({"num_learning_rate_warmup_epochs": 1}, "needs a rate to rise to"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        rates(flags(**given), [0])
+
+
+def _momentum(weight: float, gradients: list[float]) -> float:
+    trace = 0.0
+    for gradient in gradients:
+        trace = 0.9 * trace + gradient
+        weight -= 0.1 * (gradient + 0.9 * trace)
+    return weight
+
+
+def _rmsprop(weight: float, gradients: list[float]) -> float:
+    square = moment = 0.0
+    for gradient in gradients:
+        square = 0.9 * square + 0.1 * gradient**2
+        moment = 0.9 * moment + 0.1 * gradient / np.sqrt(square + 1.0)
+        weight -= moment
+    return weight
+
+
+def _adam(weight: float, gradients: list[float]) -> float:
+    mean = square = 0.0
+    for step, gradient in enumerate(gradients, 1):
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        rate = 0.1 * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+        weight -= rate * mean / (np.sqrt(square) + 1e-8)
+    return weight
+
+
+RULES = {
+    "sgd": lambda weight, gradients: weight - 0.1 * sum(gradients),
+    "momentum": _momentum,
+    "rmsprop": _rmsprop,
+    "adam": _adam,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_updates_are_those_of_the_original(name: str) -> None:
+    """Nesterov's momentum, RMSProp whose epsilon is under the root, Adam as its paper has it."""
+    given = flags(optimizer=name, init_learning_rate=0.1)
+    optimizer = optimizer_of(given, learning_rate_of(given, 1.0, 100, 10))
+    variable = keras.Variable(2.0)
+    gradients = [0.5, -1.0, 3.0, 0.25]
+    for gradient in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)], [variable])
+    assert float(variable.value) == pytest.approx(RULES[name](2.0, gradients), rel=1e-5)
+
+
+def test_gradients_are_clipped_element_by_element() -> None:
+    given = flags(init_learning_rate=1.0, gradient_clip=0.5)
+    optimizer = optimizer_of(given, learning_rate_of(given, 1.0, 100, 10))
+    variable = keras.Variable([0.0, 0.0])
+    optimizer.apply([keras.ops.convert_to_tensor([3.0, -0.25])], [variable])
+    assert np.asarray(variable.value).tolist() == [-0.5, 0.25]
+
+
+def test_an_unknown_optimizer_is_refused() -> None:
+    with pytest.raises(ValueError, match="there are momentum, sgd, rmsprop and adam"):
+        optimizer_of(flags(optimizer="lion"), learning_rate_of(flags(), 1.0, 100, 10))

@@ -1,0 +1,169 @@
+"""Steps of the modes, against loops written by hand in numpy, float64, and Keras on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import drumline as dl
+from drumline.cnn.steps import LossOptions, Step
+
+ROWS, WIDTH, CLASSES, RATE, DECAY, STEPS = 8, 5, 7, 0.5, 0.01, 6
+DEVICES = ["cpu:0", "cpu:1"]
+
+
+def batches() -> list[tuple[np.ndarray, np.ndarray]]:
+    random = np.random.RandomState(1)
+    return [
+        (
+            random.standard_normal((ROWS, WIDTH)).astype(np.float32),
+            random.randint(0, CLASSES, ROWS).astype(np.int32),
+        )
+        for _ in range(STEPS)
+    ]
+
+
+def first_weights() -> list[np.ndarray]:
+    random = np.random.RandomState(2)
+    return [random.standard_normal((WIDTH, CLASSES)), random.standard_normal(CLASSES)]
+
+
+def linear_model() -> keras.Model:
+    model = keras.Sequential([keras.Input((WIDTH,)), keras.layers.Dense(CLASSES)])
+    model.set_weights([w.astype(np.float32) for w in first_weights()])
+    return model
+
+
+def slopes(
+    weights: list[np.ndarray], rows: np.ndarray, labels: np.ndarray, decay: float = DECAY
+) -> tuple[float, list[np.ndarray]]:
+    """The mean cross entropy with L2, and its gradients, in float64."""
+    rows = rows.astype(np.float64)
+    logits = rows @ weights[0] + weights[1]
+    logits -= logits.max(axis=1, keepdims=True)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    loss = -np.log(shares[np.arange(len(rows)), labels]).mean()
+    loss += decay / 2 * sum((w**2).sum() for w in weights)
+    shares[np.arange(len(rows)), labels] -= 1
+    errors = shares / len(rows)
+    return loss, [rows.T @ errors + decay * weights[0], errors.sum(axis=0) + decay * weights[1]]
+
+
+Run = tuple[list[float], list[np.ndarray]]
+
+
+def by_hand(delay: int) -> Run:
+    """SGD whose gradients are `delay` steps old, as the formula is read."""
+    weights, losses, queue = first_weights(), [], []
+    for rows, labels in batches():
+        loss, gradients = slopes(weights, rows, labels)
+        losses.append(loss)
+        queue.append(gradients)
+        if len(queue) > delay:
+            due = queue.pop(0)
+            weights = [w - RATE * g for w, g in zip(weights, due, strict=True)]
+    return losses, weights
+
+
+def run_steps(strategy: dl.distribute.Strategy, options: LossOptions, **how: Any) -> Run:
+    with strategy.scope():
+        model = linear_model()
+        optimizer = keras.optimizers.SGD(RATE)
+    step = Step(strategy, model, optimizer, options, **how)
+    data = dl.data.Dataset.from_generator(
+        lambda: iter(batches()),
+        output_signature=(
+            dl.TensorSpec((ROWS, WIDTH), "float32"),
+            dl.TensorSpec((ROWS,), "int32"),
+        ),
+    )
+    losses = [
+        step.report(step(batch))["total_loss"]
+        for batch in strategy.experimental_distribute_dataset(data)
+    ]
+    step.collect()
+    return losses, model.get_weights()
+
+
+STRATEGIES: dict[str, Callable[[], dl.distribute.Strategy]] = {
+    "one device": lambda: dl.distribute.OneDeviceStrategy("cpu:0"),
+    "replicated": lambda: dl.distribute.MirroredStrategy(DEVICES),
+    "parameter_server": lambda: dl.distribute.experimental.CentralStorageStrategy(
+        ["cpu:1", "cpu:2"], "cpu:0"
+    ),
+}
+OPTIONS = LossOptions(batch_size=ROWS, weight_decay=DECAY)
+
+
+def assert_close(found: Run, expected: Run) -> None:
+    np.testing.assert_allclose(found[0], expected[0], rtol=2e-5)
+    for ours, theirs in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_numbers_are_those_of_the_formula(name: str) -> None:
+    assert_close(run_steps(STRATEGIES[name](), OPTIONS), by_hand(delay=0))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_delayed_step_is_delayed_sgd(name: str) -> None:
+    assert_close(run_steps(STRATEGIES[name](), OPTIONS, delayed=True), by_hand(delay=1))
+
+
+@pytest.mark.parametrize("scale", [1.0, 128.0])
+def test_the_loss_scale_changes_no_number(scale: float) -> None:
+    options = LossOptions(batch_size=ROWS, weight_decay=DECAY, loss_scale=scale)
+    assert_close(run_steps(STRATEGIES["replicated"](), options), by_hand(delay=0))
+
+
+def test_independent_replicas_train_alone() -> None:
+    """Each as SGD on its own half of each batch; what is read and collected is the first's."""
+    losses = []
+    for part in (slice(0, ROWS // 2), slice(ROWS // 2, ROWS)):
+        weights, found = first_weights(), []
+        for rows, labels in batches():
+            loss, gradients = slopes(weights, rows[part], labels[part])
+            found.append(loss)
+            weights = [w - RATE * g for w, g in zip(weights, gradients, strict=True)]
+        losses.append((found, weights))
+    mean = np.mean([losses[0][0], losses[1][0]], axis=0).tolist()
+    found = run_steps(STRATEGIES["replicated"](), OPTIONS, independent=True)
+    assert_close(found, (mean, losses[0][1]))
+
+
+def test_accuracies_are_those_of_the_whole_batch() -> None:
+    strategy = STRATEGIES["replicated"]()
+    with strategy.scope():
+        model = linear_model()
+    options = LossOptions(batch_size=ROWS, accuracies=True)
+    step = Step(strategy, model, None, options)
+    rows, labels = batches()[0]
+    data = dl.data.Dataset.from_tensors((rows, labels))
+    (batch,) = strategy.experimental_distribute_dataset(data)
+    report = step.report(step(batch))
+    logits = rows @ first_weights()[0] + first_weights()[1]
+    order = np.argsort(-logits, axis=1)
+    expected = [(order[:, :k] == labels[:, None]).any(axis=1).mean() for k in (1, 5)]
+    assert [report["top_1_accuracy"], report["top_5_accuracy"]] == pytest.approx(expected)
+
+
+def test_an_auxiliary_head_counts_two_fifths() -> None:
+    rows, labels = batches()[0]
+    inputs = keras.Input((WIDTH,))
+    logits = keras.layers.Dense(CLASSES)(inputs)
+    auxiliary = keras.layers.Dense(CLASSES)(inputs)
+    strategy = STRATEGIES["replicated"]()
+    with strategy.scope():
+        model = keras.Model(inputs, [logits, auxiliary])
+        model.set_weights([w.astype(np.float32) for w in first_weights()] * 2)
+        optimizer = keras.optimizers.SGD(RATE)
+    step = Step(strategy, model, optimizer, LossOptions(batch_size=ROWS))
+    data = dl.data.Dataset.from_tensors((rows, labels))
+    (batch,) = strategy.experimental_distribute_dataset(data)
+    loss, _ = slopes(first_weights(), rows, labels, decay=0)
+    assert step.report(step(batch))["base_loss"] == pytest.approx(1.4 * loss, rel=1e-5)
