@@ -1,1 +1,1 @@
-"""The CNN benchmark program: how fast a machine trains standard networks, and in which mode."""
+"""``drumline cnn``: how fast a machine trains standard networks of images."""
