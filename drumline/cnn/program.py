@@ -15,11 +15,12 @@ import keras
 import numpy as np
 
 import drumline as dl
-from drumline.cnn import consistency, inputs, models, modes, optimizers
-from drumline.cnn.evaluation import Evaluation
-from drumline.cnn.reporting import BenchmarkLog
-from drumline.cnn.steps import LossOptions, Step
-from drumline.cnn.training import Loop, Plan, Saver, Statistics
+from drumline.cnn import consistency, inputs, models, optimizers
+from drumline.cnn.loop.evaluation import Evaluation
+from drumline.cnn.loop.reporting import BenchmarkLog
+from drumline.cnn.updates import modes
+from drumline.cnn.updates.steps import LossOptions, Step
+from drumline.cnn.loop.training import Loop, Plan, Saver, Statistics
 
 DEFAULT_BATCHES = 100
 EXAMPLES = {

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 import drumline as dl
-from drumline.cnn.all_reduce_spec import all_reduce_of
+from drumline.cnn.updates.all_reduce_spec import all_reduce_of
 from drumline.distribute.collectives import (
     CrossDeviceOps,
     HierarchicalCopyAllReduce,

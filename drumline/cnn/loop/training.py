@@ -16,8 +16,8 @@ import jax
 import keras
 
 import drumline as dl
-from drumline.cnn.reporting import BenchmarkLog, Speed, step_header, step_line, total_lines
-from drumline.cnn.steps import Step
+from drumline.cnn.loop.reporting import BenchmarkLog, Speed, step_header, step_line, total_lines
+from drumline.cnn.updates.steps import Step
 
 TRACED = -2
 """The step that ``--trace_file`` traces: the last but one of the warm-up, as in the original."""

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from drumline.cnn import all_reduce_spec
-from drumline.cnn.all_reduce_spec import Range, SpecifiedAllReduce, all_reduce_of, parse
+from drumline.cnn.updates import all_reduce_spec
+from drumline.cnn.updates.all_reduce_spec import Range, SpecifiedAllReduce, all_reduce_of, parse
 from drumline.distribute.collectives import NcclAllReduce
 from tests.distribute.collectives import checks
 from tests.distribute.collectives.replicas import axis_of, program, run, stack_of

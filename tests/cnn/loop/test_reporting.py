@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drumline.cnn.reporting import (
+from drumline.cnn.loop.reporting import (
     BenchmarkLog,
     Speed,
     accuracy_line,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from drumline.cnn.steps import LossOptions, Step
+from drumline.cnn.updates.steps import LossOptions, Step
 
 ROWS, WIDTH, CLASSES, RATE, DECAY, STEPS = 8, 5, 7, 0.5, 0.01, 6
 DEVICES = ["cpu:0", "cpu:1"]

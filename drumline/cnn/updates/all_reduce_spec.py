@@ -129,7 +129,7 @@ def all_reduce_of(spec: str, packing: CrossDeviceOps | None = None) -> CrossDevi
         ValueError: as `parse`.
 
     Example:
-        >>> from drumline.cnn.all_reduce_spec import all_reduce_of
+        >>> from drumline.cnn.updates.all_reduce_spec import all_reduce_of
         >>> strategy = dl.distribute.MirroredStrategy(
         ...     ["cpu:0", "cpu:1"], cross_device_ops=all_reduce_of("pscpu:32k:xring")
         ... )

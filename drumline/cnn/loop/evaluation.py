@@ -9,8 +9,8 @@ from typing import Any
 import keras
 
 import drumline as dl
-from drumline.cnn.reporting import BenchmarkLog, accuracy_line, total_lines
-from drumline.cnn.steps import LossOptions, Step
+from drumline.cnn.loop.reporting import BenchmarkLog, accuracy_line, total_lines
+from drumline.cnn.updates.steps import LossOptions, Step
 
 
 class Evaluation:

@@ -1,0 +1,1 @@
+"""The loop over steps: timing, lines, checkpoints, evaluation."""

@@ -1,0 +1,1 @@
+"""How variables are updated: the modes, what a step is in them, and specified all-reduces."""
