@@ -30,6 +30,7 @@ from drumline._core_images import arrange_images as arrange_images
 from drumline._core_images import decode_bmps as decode_bmps
 from drumline._core_images import decode_gifs as decode_gifs
 from drumline._core_images import decode_jpegs as decode_jpegs
+from drumline._core_images import decode_placed as decode_placed
 from drumline._core_images import decode_pngs as decode_pngs
 from drumline._core_images import decode_resized as decode_resized
 from drumline._core_images import encode_jpegs as encode_jpegs

@@ -71,6 +71,33 @@ def decode_resized(
         How many rows were written; failures as `decode_jpegs`.
     """
 
+def decode_placed(
+    contents: Sequence[bytes],
+    windows: Sequence[Sequence[int]] | None,
+    resized: Sequence[Sequence[int]] | None,
+    mirrored: Sequence[bool] | None,
+    methods: Sequence[int],
+    whole: bool,
+    arithmetic: Sequence[tuple[str, Sequence[float], Sequence[float]]],
+    limits: tuple[int, int, int],
+    out: npt.NDArray[np.float32],
+) -> tuple[int, tuple[str, str] | None]:
+    """Decode windows of JPEG files, resize them as TensorFlow 1 did, and write parts of that.
+
+    Args:
+        windows: (top, left, height, width) for each; all of the image by default.
+        resized: height and width to which each is resized, and the first row and column of the part
+            of it that is written to a row of `out`; by default the size of that, and all of it.
+        mirrored: whether the window is mirrored before it is resized.
+        methods: 0 for nearest, 1 for bilinear, 2 for bicubic, 3 for area.
+        whole: whether all of the file is decoded, and the window taken of that.
+        arithmetic: as of `decode_resized`.
+        out: shape (n, height, width, 3).
+
+    Returns:
+        How many rows were written; failures as `decode_jpegs`.
+    """
+
 def resize_images(
     images: npt.NDArray[Any] | Sequence[npt.NDArray[Any]],
     method: str,

@@ -1,9 +1,11 @@
 //! Images of another size, with TensorFlow's conventions of where pixels lie.
 
+mod former;
 mod sample;
 mod source;
 mod spans;
 
+pub use former::Former;
 pub use sample::{resize, Value};
 pub use source::{Held, Made, Source};
 pub use spans::Spans;

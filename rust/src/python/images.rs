@@ -15,6 +15,7 @@ mod arithmetic;
 mod arranged;
 mod files;
 mod pixels;
+mod placed;
 mod resized;
 
 /// Adds the functions of images to a module.
@@ -29,6 +30,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(files::decode_gifs, module)?)?;
     module.add_function(wrap_pyfunction!(files::encode_jpegs, module)?)?;
     module.add_function(wrap_pyfunction!(files::encode_pngs, module)?)?;
+    module.add_function(wrap_pyfunction!(placed::decode_placed, module)?)?;
     module.add_function(wrap_pyfunction!(resized::decode_resized, module)?)?;
     module.add_function(wrap_pyfunction!(resized::resize_images, module)?)?;
     module.add_function(wrap_pyfunction!(resized::resize_nearest, module)?)

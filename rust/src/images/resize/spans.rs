@@ -1,6 +1,8 @@
 //! Which pixels of a line make each pixel of the resized line, and with what weights.
 
+use super::former::{self, Former};
 use super::Method;
+use std::ops::Range;
 
 /// For each pixel of a line: the first of those that it is made of, and the weights of as many
 /// from there on as `taps` says.
@@ -16,15 +18,36 @@ impl Spans {
     /// From `input` pixels to `output`; there is at least one of either.
     pub fn new(input: usize, output: usize, method: Method, antialias: bool) -> Self {
         let scale = input as f32 / output as f32;
+        Self::gathered(input, 0..output, |at, all| match (method, antialias) {
+            (Method::Area, _) => area(at, input, scale, all),
+            (Method::Bilinear, false) => bilinear(at, input, scale, all),
+            (Method::Bicubic, false) => bicubic(at, input, scale, all),
+            _ => windowed(at, input, output, method, antialias, all),
+        })
+    }
+
+    /// Those of the pixels `part` of a line of `output` pixels, as TensorFlow 1 finds them.
+    pub fn former(input: usize, output: usize, part: Range<usize>, method: Former) -> Self {
+        let scale = input as f32 / output as f32;
+        Self::gathered(input, part, |at, all| match method {
+            Former::Nearest => former::nearest(at, input, scale, all),
+            Former::Bilinear => former::bilinear(at, input, scale, all),
+            Former::Bicubic => former::bicubic(at, input, scale, all),
+            Former::Area => area(at, input, scale, all),
+        })
+    }
+
+    /// `line` adds a pixel's weights and returns the first of the pixels that they are of.
+    fn gathered(
+        input: usize,
+        pixels: Range<usize>,
+        line: impl Fn(usize, &mut Vec<f32>) -> usize,
+    ) -> Self {
+        let output = pixels.len();
         let (mut lines, mut all) = (Vec::with_capacity(output), Vec::with_capacity(2 * output));
-        for at in 0..output {
+        for at in pixels {
             let from = all.len();
-            let start = match (method, antialias) {
-                (Method::Area, _) => area(at, input, scale, &mut all),
-                (Method::Bilinear, false) => bilinear(at, input, scale, &mut all),
-                (Method::Bicubic, false) => bicubic(at, input, scale, &mut all),
-                _ => windowed(at, input, output, method, antialias, &mut all),
-            };
+            let start = line(at, &mut all);
             lines.push((start, from..all.len()));
         }
         let most = lines.iter().map(|(_, line)| line.len()).max();
@@ -41,6 +64,17 @@ impl Spans {
             spans.starts.push(first);
         }
         spans
+    }
+
+    /// The same pixels, of a line of `input` pixels that is read from its other end.
+    pub fn of_mirrored(mut self, input: usize) -> Self {
+        for start in &mut self.starts {
+            *start = input - self.taps - *start;
+        }
+        for weights in self.weights.chunks_exact_mut(self.taps) {
+            weights.reverse();
+        }
+        self
     }
 
     /// The same line from its other end.

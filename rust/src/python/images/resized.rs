@@ -19,9 +19,9 @@ use rayon::prelude::*;
 type Resized<'py> = Bound<'py, PyArray4<f32>>;
 
 /// An operator's name, and its constants, each one or one for each channel.
-type Arithmetic = (String, Vec<f32>, Vec<f32>);
+pub type Arithmetic = (String, Vec<f32>, Vec<f32>);
 
-fn steps(arithmetic: &[Arithmetic], channels: usize) -> PyResult<Vec<Step>> {
+pub fn steps(arithmetic: &[Arithmetic], channels: usize) -> PyResult<Vec<Step>> {
     let step = |(name, first, second): &Arithmetic| {
         Step::named(name, [first, second], channels).ok_or_else(|| {
             let (first, second) = (first.len(), second.len());
@@ -194,21 +194,21 @@ fn scaled(window: Window, ratio: usize, height: usize, width: usize) -> Window {
 
 /// Memory for a row of numbers, and for rows of pixels.
 #[derive(Default)]
-struct Scratch {
-    line: Vec<f32>,
-    rows: Vec<u8>,
+pub struct Scratch {
+    pub line: Vec<f32>,
+    pub rows: Vec<u8>,
 }
 
 /// What is written: an array of `count` images.
-struct Out<'a, 'py> {
-    array: &'a Bound<'py, PyAny>,
-    count: usize,
-    channels: usize,
+pub struct Out<'a, 'py> {
+    pub array: &'a Bound<'py, PyAny>,
+    pub count: usize,
+    pub channels: usize,
 }
 
 impl Out<'_, '_> {
     /// Computes rows on several threads; returns how many there are, and why no more.
-    fn fill(
+    pub fn fill(
         &self,
         row: impl Fn(usize, (usize, usize), &mut Scratch, &mut [f32]) -> Result<(), Defect> + Sync,
     ) -> PyResult<(usize, Option<Told>)> {
