@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import keras
@@ -49,6 +48,7 @@ def learning_rate_of(
         ValueError: if flags exclude each other, or the schedule is malformed.
     """
     batches = examples_per_epoch / batch_size
+    warmup_steps = int(batches * flags.num_learning_rate_warmup_epochs)
     if flags.piecewise_learning_rate_schedule:
         others = {
             "init_learning_rate": flags.init_learning_rate is not None,
@@ -61,42 +61,93 @@ def learning_rate_of(
                 f"--piecewise_learning_rate_schedule says every rate: leave out --{given[0]}."
             )
         rates, boundaries = _pieces(flags.piecewise_learning_rate_schedule, batches)
-        rate, first = _piecewise(rates, boundaries), rates[0]
-    elif flags.init_learning_rate is not None:
-        first = flags.init_learning_rate
-        rate = _decayed(
-            first,
-            int(batches * flags.num_epochs_per_decay),
-            flags.learning_rate_decay_factor,
-            flags.minimum_learning_rate,
+        return LearningRate(rates, boundaries, warmup_steps=warmup_steps)
+    if flags.init_learning_rate is not None:
+        return LearningRate(
+            [flags.init_learning_rate],
+            decay_steps=int(batches * flags.num_epochs_per_decay),
+            decay_factor=flags.learning_rate_decay_factor,
+            least=flags.minimum_learning_rate,
+            warmup_steps=warmup_steps,
         )
-    else:
-        if flags.num_learning_rate_warmup_epochs:
-            raise ValueError(
-                "--num_learning_rate_warmup_epochs needs a rate to rise to: give "
-                "--init_learning_rate or --piecewise_learning_rate_schedule."
-            )
-        return LearningRate(default if callable(default) else lambda _: default)
-    steps = int(batches * flags.num_learning_rate_warmup_epochs)
-    return LearningRate(_rising(first, steps, rate) if steps else rate)
+    if flags.num_learning_rate_warmup_epochs:
+        raise ValueError(
+            "--num_learning_rate_warmup_epochs needs a rate to rise to: give "
+            "--init_learning_rate or --piecewise_learning_rate_schedule."
+        )
+    if callable(default):
+        return LearningRate([], schedule=default)
+    return LearningRate([float(default)])
 
 
-@dataclasses.dataclass(eq=False)
-class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate as a function of the step.
+@keras.saving.register_keras_serializable(package="drumline.cnn")
+class LearningRate(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+    """A learning rate that rises at first, and falls piece by piece or in stairs.
 
-    Attributes:
-        rate: from the step, an integer array of shape [], to the rate, float32.
+    Args:
+        rates: one more than `boundaries`; one if there are none.
+        boundaries: the last step of each rate but the last.
+        decay_steps: after so many steps the rate is multiplied by `decay_factor`; 0 for never.
+        decay_factor: 0 for none.
+        least: what the rate never falls below.
+        warmup_steps: steps in which the rate rises from 0 to the first of `rates`.
+        schedule: in the place of all else.
     """
 
-    rate: Callable[[Any], Any]
+    def __init__(
+        self,
+        rates: Sequence[float],
+        boundaries: Sequence[int] = (),
+        *,
+        decay_steps: int = 0,
+        decay_factor: float = 0.0,
+        least: float = 0.0,
+        warmup_steps: int = 0,
+        schedule: Any = None,
+    ) -> None:
+        self._rates = list(rates)
+        self._boundaries = list(boundaries)
+        self._decay_steps = decay_steps
+        self._decay_factor = decay_factor
+        self._least = least
+        self._warmup_steps = warmup_steps
+        self._schedule = schedule
 
     def __call__(self, step: Any) -> Any:
-        return ops.cast(self.rate(step), "float32")
+        """Return the rate of a step, float32 of shape []."""
+        if self._schedule is not None:
+            return ops.cast(self._schedule(step), "float32")
+        rate = ops.convert_to_tensor(self._rates[0], "float32")
+        for boundary, later in zip(self._boundaries, self._rates[1:], strict=True):
+            rate = ops.where(step > boundary, later, rate)
+        if self._decay_steps > 0 and self._decay_factor > 0:
+            stairs = ops.cast(step // self._decay_steps, "float32")
+            rate = ops.maximum(rate * ops.power(self._decay_factor, stairs), self._least)
+        if self._warmup_steps:
+            rising = self._rates[0] * ops.cast(step, "float32") / self._warmup_steps
+            rate = ops.where(step < self._warmup_steps, rising, rate)
+        return rate
 
     def get_config(self) -> dict[str, Any]:
-        """Refused: a function of the command line's flags has no configuration."""
-        raise NotImplementedError("The learning rate follows from the flags; keep those instead.")
+        """Return the arguments."""
+        schedule = self._schedule
+        return {
+            "rates": self._rates,
+            "boundaries": self._boundaries,
+            "decay_steps": self._decay_steps,
+            "decay_factor": self._decay_factor,
+            "least": self._least,
+            "warmup_steps": self._warmup_steps,
+            "schedule": None if schedule is None else keras.saving.serialize_keras_object(schedule),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> LearningRate:
+        """Make one of what `get_config` returned."""
+        schedule = config["schedule"]
+        if schedule is not None:
+            schedule = keras.saving.deserialize_keras_object(schedule)
+        return cls(**{**config, "schedule": schedule})
 
 
 def _pieces(text: str, batches: float) -> tuple[list[float], list[int]]:
@@ -116,36 +167,6 @@ def _pieces(text: str, batches: float) -> tuple[list[float], list[int]]:
     if any(later <= earlier for earlier, later in zip(boundaries, boundaries[1:], strict=False)):
         raise ValueError(f"{flag}: epochs must rise.")
     return rates, boundaries
-
-
-def _piecewise(rates: list[float], boundaries: list[int]) -> Callable[[Any], Any]:
-    def rate(step: Any) -> Any:
-        found = ops.convert_to_tensor(rates[0], "float32")
-        for boundary, later in zip(boundaries, rates[1:], strict=True):
-            found = ops.where(step > boundary, later, found)
-        return found
-
-    return rate
-
-
-def _decayed(first: float, steps: int, factor: float, least: float) -> Callable[[Any], Any]:
-    def rate(step: Any) -> Any:
-        found = ops.convert_to_tensor(first, "float32")
-        if steps > 0 and factor > 0:
-            found = found * ops.power(factor, ops.cast(step // steps, "float32"))
-            if least:
-                found = ops.maximum(found, least)
-        return found
-
-    return rate
-
-
-def _rising(first: float, steps: int, after: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def rate(step: Any) -> Any:
-        rising = first * ops.cast(step, "float32") / steps
-        return ops.where(step < steps, rising, after(step))
-
-    return rate
 
 
 def optimizer_of(flags: Flags, learning_rate: LearningRate) -> keras.optimizers.Optimizer:

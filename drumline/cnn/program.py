@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import keras
 import numpy as np
 
@@ -18,7 +17,7 @@ import drumline as dl
 from drumline.cnn import consistency, inputs, models, optimizers
 from drumline.cnn.loop.evaluation import Evaluation
 from drumline.cnn.loop.reporting import BenchmarkLog
-from drumline.cnn.updates import modes
+from drumline.cnn.updates import modes, parameter_servers
 from drumline.cnn.updates.steps import LossOptions, Step
 from drumline.cnn.loop.training import Loop, Plan, Saver, Statistics
 
@@ -46,6 +45,8 @@ _INPUT_FLAGS = (
     "datasets_sloppy_parallel_interleave",
 )
 """Flags that are options of inputs under the same name."""
+
+_READERS = {"imagenet": inputs.imagenet, "cifar10": inputs.cifar10}
 
 
 class Program:
@@ -82,9 +83,11 @@ class Program:
             What a training, or its forward part, found; None of an evaluation.
         """
         flags = self._flags
+        if modes.is_served(flags):
+            parameter_servers.serve(flags, self._say)
+            return None
+        mode = modes.mode_of(flags, self._say)
         keras.utils.set_random_seed(flags.tf_random_seed)
-        devices, parameter_device = compute_devices(flags, self._say)
-        mode = modes.mode_of(flags, devices, parameter_device)
         batch = self._local_batch * mode.num_workers
         subset = "validation" if flags.eval else "train"
         batches, epochs = self._counts(batch, subset, flags.num_batches, flags.num_epochs)
@@ -117,20 +120,13 @@ class Program:
             accuracies=flags.print_training_accuracy or flags.forward_only,
             travels_in=_travel_type(flags),
         )
-        step = Step(
-            mode.strategy,
-            model,
-            optimizer,
-            options,
-            independent=mode.independent,
-            delayed=mode.delayed,
-        )
+        step, input_batches = self._step(mode, model, optimizer, options)
         summaries = None
         if flags.save_summaries_steps and flags.train_dir and mode.is_chief:
             summaries = dl.summary.create_file_writer(flags.train_dir)
         loop = Loop(
             step,
-            self._batches(mode, "train"),
+            input_batches,
             self._plan(batches, batch, evaluation),
             saver,
             num_workers=mode.num_workers,
@@ -141,12 +137,57 @@ class Program:
             learning_rate=lambda at: float(rate(np.int32(at))),
             evaluate=None if evaluation is None else evaluation.run,
         )
-        found_out = loop.run()
+        try:
+            found_out = loop.run()
+        finally:
+            step.close()
         if evaluation is not None and not evaluation.reached(flags.stop_at_top_1_accuracy):
             at = int(found_out.num_steps)
             self._say(f"Running final evaluation at global_step {at}")
             evaluation.run(at)
         return found_out
+
+    def _step(
+        self,
+        mode: modes.Mode,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer | None,
+        options: LossOptions,
+    ) -> tuple[Step, Iterator[Any]]:
+        """The step of the mode, and its batches."""
+        strategy = mode.strategy
+        if isinstance(strategy, dl.distribute.ParameterServerStrategy):
+            # A worker's gradients are those of the mean over its own batch.
+            alone = dataclasses.replace(options, batch_size=self._local_batch)
+            served = parameter_servers.ServerStep(
+                strategy, model, optimizer, alone, self._worker_dataset(mode)
+            )
+            return served, served.batches()
+        step = Step(
+            strategy,
+            model,
+            optimizer,
+            options,
+            independent=mode.independent,
+            delayed=mode.delayed,
+        )
+        return step, self._batches(mode, "train")
+
+    def _worker_dataset(self, mode: modes.Mode) -> Callable[[Any], dl.data.Dataset]:
+        """From an input context to the batches of a worker."""
+        flags, options = self._flags, self._input_options(mode, self._local_batch)
+        if flags.data_dir is None:
+            made = inputs.synthetic(dataclasses.replace(options, shard_count=1, shard_index=0))
+            batch = parameter_servers.synthetic_dataset((made.images, made.labels))
+            return lambda context: batch
+        read = _READERS[self._dataset]
+        directory = flags.data_dir
+
+        def dataset(context: Any) -> dl.data.Dataset:
+            own = dataclasses.replace(options, shard_index=context.input_pipeline_id)
+            return read(directory, "train", own)
+
+        return dataset
 
     def _counts(
         self, batch: int, subset: str, num_batches: int | None, num_epochs: float | None
@@ -260,9 +301,20 @@ class Program:
     ) -> Iterator[Any]:
         """Batches without an end, each replica's part on its device."""
         flags, strategy = self._flags, mode.strategy
-        chosen = {name: getattr(flags, name) for name in _INPUT_FLAGS}
-        options = inputs.ImageInputOptions(
-            batch_size=per_device or self._per_device,
+        options = self._input_options(mode, per_device or self._per_device)
+        if flags.data_dir is None:
+            return _synthetic(strategy, options)
+        read = _READERS[self._dataset]
+        return iter(
+            strategy.distribute_datasets_from_function(
+                lambda context: read(flags.data_dir, split, options)
+            )
+        )
+
+    def _input_options(self, mode: modes.Mode, batch_size: int) -> inputs.ImageInputOptions:
+        flags = self._flags
+        return inputs.ImageInputOptions(
+            batch_size=batch_size,
             image_size=(self._model.image_size, self._model.image_size),
             dtype=compute_type_of(flags),
             num_classes=models.NUM_CLASSES[self._dataset],
@@ -270,15 +322,7 @@ class Program:
             seed=flags.tf_random_seed,
             shard_count=mode.num_workers,
             shard_index=flags.task_index if mode.num_workers > 1 else 0,
-            **chosen,
-        )
-        if flags.data_dir is None:
-            return _synthetic(strategy, options)
-        read = {"imagenet": inputs.imagenet, "cifar10": inputs.cifar10}[self._dataset]
-        return iter(
-            strategy.distribute_datasets_from_function(
-                lambda context: read(flags.data_dir, split, options)
-            )
+            **{name: getattr(flags, name) for name in _INPUT_FLAGS},
         )
 
     def _print_info(self, mode: modes.Mode, batches: int, epochs: float) -> None:
@@ -423,41 +467,3 @@ def _travel_type(flags: Any) -> str | None:
     """The dtype in which gradients travel; None for their own."""
     compute = compute_type_of(flags)
     return compute if compute != "float32" and flags.compact_gradient_transfer else None
-
-
-def compute_devices(flags: Any, say: Callable[[str], None]) -> tuple[list[str], str]:
-    """Return the names of the devices that compute, and of that of variables.
-
-    Where the flags ask for GPUs and there is no accelerator, as many logical CPU devices stand for
-    them, which is said.
-
-    Raises:
-        ValueError: if there are fewer devices than asked for.
-    """
-    number = flags.num_gpus
-    indices = [int(index) for index in flags.gpu_indices.split(",") if index]
-    indices = indices or list(range(number))
-    apart = flags.variable_update == "parameter_server" and not flags.job_name
-    home_is_cpu = apart and flags.local_parameter_device.lower() == "cpu"
-    # JAX makes its CPU devices once, when it starts.
-    dl.config.set_logical_devices("cpu", max(indices) + 1 + home_is_cpu)
-    platform = jax.default_backend()
-    if flags.device.lower() == "cpu" or platform == "cpu":
-        first = int(home_is_cpu)
-        names = [f"cpu:{index + first}" for index in indices]
-        if flags.device.lower() != "cpu":
-            say(
-                f"There is no GPU here: gpu:{indices[0]} to gpu:{indices[-1]} are logical CPU "
-                f"devices, {names[0]} to {names[-1]}."
-                if number > 1
-                else f"There is no GPU here: gpu:{indices[0]} is {names[0]}."
-            )
-        return names, "cpu:0" if home_is_cpu else names[0]
-    available = len(jax.local_devices())
-    if max(indices) >= available:
-        raise ValueError(
-            f"--num_gpus={number}: there are {available} {platform} device(s) here. Give as many, "
-            "or --device=cpu for logical CPU devices."
-        )
-    names = [f"{platform}:{index}" for index in indices]
-    return names, "cpu:0" if home_is_cpu else names[0]

@@ -189,8 +189,8 @@ class Loop:
         self._say("Running warm up")
         for number in range(-plan.num_warmup_batches, 0):
             with _traced(plan.trace_file if number == TRACED else "", self._say):
-                jax.block_until_ready(self._next())
-        self._step.strategy.barrier()
+                self._step.wait(self._next())
+        self._step.barrier()
         self._say("Done warm up")
         self._say(step_header(plan.loss, plan.accuracies))
         return self._timed(start)
@@ -208,7 +208,7 @@ class Loop:
             results = self._next() if ahead is None else ahead
             pause = self._pauses_after(start + steps + 1)
             ahead = None if steps + 1 == last or pause else self._next()
-            jax.block_until_ready(results)
+            self._step.wait(results)
             now = time.perf_counter()
             self._times.append(now - before)
             before = now

@@ -107,6 +107,17 @@ class Step:
             self._run = self._train_delayed
         return dict(results)
 
+    def wait(self, results: dict[str, Any]) -> None:
+        """Wait for a step's end."""
+        jax.block_until_ready(results)
+
+    def barrier(self) -> None:
+        """Wait for all processes to come here."""
+        self.strategy.barrier()
+
+    def close(self) -> None:
+        """End what the steps began beyond this process: nothing."""
+
     def report(self, results: dict[str, Any]) -> dict[str, float]:
         """Sum the replicas' shares, and wait for them."""
         return {
