@@ -53,6 +53,20 @@ app.command(context_settings={"allow_interspersed_args": False})(plan)
 app.add_typer(data_service, name="data-service")
 
 
+@app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "help_option_names": [],
+    }
+)
+def cnn(context: typer.Context) -> None:
+    """Measure how fast this machine trains networks of images: drumline cnn --help."""
+    from drumline.cnn.command import main
+
+    raise typer.Exit(main(context.args))
+
+
 @app.command()
 def demo(
     dataset: Annotated[

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+INTERRUPTED = 130
+"""128 and SIGINT, as shells report it."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with flags as tf_cnn_benchmarks takes them.
@@ -19,7 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "--help" in given or "-help" in given or "--helpfull" in given:
-        print(flags.help_text())
+        from drumline.cnn import models
+
+        names = dict.fromkeys(name for named in models.MODELS.values() for name in named)
+        print(flags.help_text(list(names)))
         return 0
     try:
         parsed = flags.parse(given)
@@ -31,5 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"drumline cnn: {error}", file=sys.stderr)
         return 2
-    program.run()
+    try:
+        program.run()
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except (OSError, ValueError) as error:
+        print(f"drumline cnn: {error}", file=sys.stderr)
+        return 1
     return 0

@@ -134,11 +134,8 @@ def _check_mode(flags: Any) -> None:
             f"--variable_update={mode} has no parameter servers: leave out --ps_hosts, or give "
             "--variable_update=parameter_server."
         )
-    if mode == "distributed_all_reduce":
-        if not flags.all_reduce_spec:
-            raise ValueError(f"--variable_update={mode} needs --all_reduce_spec, as xring.")
-        if not flags.controller_host:
-            raise ValueError(f"--variable_update={mode} needs --controller_host=HOST:PORT.")
+    if mode == "distributed_all_reduce" and not flags.all_reduce_spec:
+        raise ValueError(f"--variable_update={mode} needs --all_reduce_spec, as xring.")
     if mode in LOCAL and mode != "replicated" and flags.all_reduce_spec:
         raise ValueError(
             f"--variable_update={mode} reduces nothing: leave out --all_reduce_spec, or give "

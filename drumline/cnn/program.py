@@ -86,6 +86,9 @@ class Program:
         if modes.is_served(flags):
             parameter_servers.serve(flags, self._say)
             return None
+        if flags.job_name == "controller":
+            self._say("Workers need no controller here: worker 0 shows what it would.")
+            return None
         mode = modes.mode_of(flags, self._say)
         keras.utils.set_random_seed(flags.tf_random_seed)
         batch = self._local_batch * mode.num_workers

@@ -87,10 +87,15 @@ class ReplicaProgram(CompiledStep):
         self._compile(arrays)
         mesh, replicas = self.strategy.mesh, self.strategy.num_replicas_in_sync
 
+        def shape_of(value: Any) -> tuple[int, ...]:
+            if _is_cut(value):
+                return rows_shape(value, replicas)
+            return (replicas, *value.shape) if has_copies(value) else tuple(value.shape)
+
         def shapes(values: Sequence[Any], specs: Sequence[PartitionSpec]) -> list[Any]:
             return [
                 jax.ShapeDtypeStruct(
-                    rows_shape(value, replicas) if _is_cut(value) else tuple(value.shape),
+                    shape_of(value),
                     value.dtype,
                     sharding=NamedSharding(mesh, spec),
                 )

@@ -1,0 +1,99 @@
+"""The command line: its syntax, what is refused, and that the original's flags are all known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from drumline.cnn.consistency import check
+from drumline.cnn.flags import FLAGS, GROUPS, help_text, parse
+
+HOSTS = (
+    " --ps_hosts=10.0.0.1:50000,10.0.0.2:50000 --worker_hosts=10.0.0.1:50001,10.0.0.2:50001 "
+)
+RESNET = (
+    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
+    "--variable_update=distributed_replicated "
+)
+GUIDE = [
+    "--local_parameter_device=cpu --num_gpus=8 --batch_size=32 --model=vgg16 "
+    "--data_dir=/home/ubuntu/imagenet/train --variable_update=parameter_server --nodistortions",
+    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=vgg16 "
+    "--variable_update=replicated --use_nccl=True",
+    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=vgg16 "
+    "--variable_update=parameter_server",
+    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
+    "--variable_update=replicated --use_nccl=False",
+    *(
+        f"{RESNET}--job_name={job}{HOSTS}--task_index={index}"
+        for index in (0, 1)
+        for job in ("worker", "ps")
+    ),
+]
+"""Of TensorFlow's guide on high-performance models, without ``python tf_cnn_benchmarks.py``."""
+
+
+@pytest.mark.parametrize("command", GUIDE)
+def test_commands_of_the_guide_are_read(command: str) -> None:
+    found = parse(command.split())
+    check(found)
+    assert found.remarks == []
+    assert str(found.num_gpus) in command and found.model in command
+
+
+def test_values_have_their_types_and_the_later_counts() -> None:
+    found = parse(
+        "--batch_size=8 -batch_size 16 --weight_decay=1e-3 --noxla_compile --eval=True "
+        "--eval_during_training_at_specified_steps=3,5 --distortions --num_epochs 0.5".split()
+    )
+    assert (found.batch_size, found.weight_decay, found.eval) == (16, 1e-3, True)
+    assert found.eval_during_training_at_specified_steps == ["3", "5"]
+    assert (found.distortions, found.num_epochs) == (True, 0.5)
+    assert found.xla_compile is False
+    assert found.remarks == ["--xla_compile has no effect here: XLA compiles every step here."]
+    assert parse([]).variable_update == "parameter_server"
+    assert parse(["--nodistortions", "--distortions"]).distortions is True
+
+
+def test_lists_are_not_shared() -> None:
+    parse([]).eval_during_training_at_specified_steps.append("1")
+    assert parse([]).eval_during_training_at_specified_steps == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--modle=vgg16"], "no flag --modle. Did you mean.*model"),
+        (["vgg16"], "'vgg16' is no flag"),
+        (["--"], "'--' is no flag"),
+        (["--batch_size=many"], "--batch_size=many: it is a whole number"),
+        (["--batch_size=8.5"], "it is a whole number"),
+        (["--batch_size=-1"], "it is 0 or more"),
+        (["--num_gpus=0"], "it is 1 or more"),
+        (["--weight_decay=big"], "it is a number"),
+        (["--learning_rate_decay_factor=nan"], "it is 0 or more"),
+        (["--eval=maybe"], "--eval=maybe: it is true or false"),
+        (["--noeval=true"], "--noeval takes no value"),
+        (["--nobatch_size"], "no flag --nobatch_size"),
+        (["--batch_size"], "--batch_size needs a value"),
+        (["--optimizer=adamw"], "one of momentum, sgd, rmsprop, adam"),
+        (["--variable_update=replicate"], "Did you mean.*replicated"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], why: str) -> None:
+    with pytest.raises(ValueError, match=f"(?s){why}"):
+        parse(arguments)
+
+
+def test_all_flags_are_in_the_help() -> None:
+    text = help_text(["vgg16", "resnet50"])
+    assert all(f"--{name}" in text for name in FLAGS) and "vgg16, resnet50" in text
+    assert max(map(len, text.splitlines())) <= 100
+    assert sum(map(len, GROUPS.values())) == len(FLAGS), "no flag is there twice"
+
+
+def test_an_unknown_attribute_is_named() -> None:
+    with pytest.raises(AttributeError, match="no flag 'batchsize'"):
+        _: Any = parse([]).batchsize
+
