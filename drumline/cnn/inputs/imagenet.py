@@ -70,11 +70,12 @@ def imagenet(data_dir: str | os.PathLike[str], split: str, options: ImageInputOp
     training = is_training(split)
     records = _records(data_dir, split, training, options)
     if options.datasets_repeat_cached_sample:
-        records = records.take(1).cache().repeat()
-    if options.datasets_use_caching:
-        records = records.cache()
-    if training:
-        records = records.shuffle(options.shuffle_buffer_size, options.shard_seed)
+        records = records.take(1).cache().repeat()  # All alike: neither cached again nor shuffled.
+    else:
+        if options.datasets_use_caching:
+            records = records.cache()
+        if training:
+            records = records.shuffle(options.shuffle_buffer_size, options.shard_seed)
     return batched(records, _preparation(training, options), options)
 
 

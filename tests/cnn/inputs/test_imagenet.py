@@ -113,9 +113,10 @@ def test_cached_and_repeated_records(folder: Path) -> None:
     cached = imagenet(folder, "train", twice)
     assert "cache()" in cached.explain()
     assert sorted(all_labels(cached)) == sorted([*range(1, 25)] * 2)
-    repeated = with_options(datasets_repeat_cached_sample=True, shuffle_buffer_size=10)
-    labels = [next(iter(imagenet(folder, "train", repeated)))[1] for _ in range(3)]
-    assert len(np.unique(labels)) == 1
+    repeated = with_options(datasets_repeat_cached_sample=True, datasets_use_caching=True)
+    batches = iter(imagenet(folder, "train", repeated))
+    images, labels = zip(*(next(batches) for _ in range(5)), strict=True)
+    assert len(np.unique(labels)) == 1 and len(np.unique(np.concatenate(images), axis=0)) == 40
 
 
 def test_options_of_the_pipeline_are_in_its_plan(folder: Path) -> None:

@@ -118,7 +118,7 @@ mod tests {
         for method in METHODS {
             for (input, output) in [(1, 1), (3, 64), (64, 3), (500, 224)] {
                 for weights in line(&Spans::former(input, output, 0..output, method), input) {
-                    assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+                    assert!((weights.iter().sum::<f32>() - 1.0).abs() < 1e-4);
                 }
             }
         }
