@@ -12,7 +12,7 @@ import pytest
 
 import drumline as dl
 from drumline.data.runtime.statistics import Statistics
-from drumline.keras.callbacks import EventFile
+from drumline.keras.callbacks.tensorboard import EventFile
 
 
 def a_training(directory: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import keras
 
-from drumline.keras import callbacks, data_adapter, internals, layer_hooks, state, trainer
+from drumline.keras import data_adapter, internals, layer_hooks, state, trainer
+from drumline.keras.callbacks import tensorboard
 from drumline.keras.chief_only import write_on_chief_only
 from drumline.keras.internals import replace_method
 from drumline.keras.layers import host_models
@@ -287,9 +288,9 @@ def _when_gradients_are_applied() -> None:
 
 def _in_callbacks() -> None:
     """What writes files."""
-    callbacks.replace_keras_tensorboard()
+    tensorboard.replace_keras_tensorboard()
     # Of several processes one writes checkpoints, backups and logs.
-    write_on_chief_only(callbacks.TensorBoard, callbacks.KERAS_OWN)
+    write_on_chief_only(tensorboard.TensorBoard, tensorboard.KERAS_OWN)
 
     callback_list = keras.callbacks.CallbackList
     for name, tell in (

@@ -168,7 +168,7 @@ import os; os.environ["KERAS_BACKEND"] = "jax"
 import importlib.util; find = importlib.util.find_spec
 importlib.util.find_spec = lambda n, p=None: None if n == "tensorflow" else find(n, p)
 import keras; own = keras.callbacks.TensorBoard
-from drumline.keras.callbacks import TensorBoard, replace_keras_tensorboard
+from drumline.keras.callbacks.tensorboard import TensorBoard, replace_keras_tensorboard
 replace_keras_tensorboard(); replace_keras_tensorboard()
 assert issubclass(keras.callbacks.TensorBoard, TensorBoard)
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)]); model.compile(loss="mse")
