@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         VariableSynchronization,
         function,
     )
+    from drumline.profiler import profile_steps
     from drumline.training import GradientTape, UnconnectedGradients, value_and_grad
 
     __version__: str
@@ -68,6 +69,7 @@ __all__ = [
     "io",
     "keras",
     "nn",
+    "profile_steps",
     "random",
     "strings",
     "summary",
@@ -85,6 +87,7 @@ _FROM = {
         "VariableSynchronization",
         "function",
     ),
+    "drumline.profiler": ("profile_steps",),
     "drumline.training": ("GradientTape", "UnconnectedGradients", "value_and_grad"),
 }
 """Where the names are that are no packages."""

@@ -66,9 +66,11 @@ from drumline._core_strings import unicode_decode as unicode_decode
 from drumline._core_strings import unicode_encode as unicode_encode
 from drumline._core_strings import unicode_split as unicode_split
 from drumline._core_strings import unicode_transcode as unicode_transcode
+from drumline._core_xla import count_sums as count_sums
 from drumline._core_xla import free_large_buffers as free_large_buffers
 from drumline._core_xla import keep_large_buffers as keep_large_buffers
 from drumline._core_xla import share_summing_memory as share_summing_memory
+from drumline._core_xla import sum_counters as sum_counters
 from drumline._core_xla import summing_limits as summing_limits
 from drumline._core_xla import summing_memory_bytes as summing_memory_bytes
 from drumline._core_xla import vector_instructions as vector_instructions

@@ -43,6 +43,17 @@ def summing_limits() -> tuple[int, int, int, int]:
 def summing_memory_bytes(ranks: int) -> int:
     """How much memory so many ranks share."""
 
+def count_sums(on: bool) -> None:
+    """Count what sums in shared memory take from now on, or count no more."""
+
+def sum_counters() -> tuple[int, int, float, float]:
+    """What was counted since the process started, of all ranks of this process.
+
+    Returns:
+        How many sums; the bytes of their arrays; seconds in which at least one was under way; and
+        seconds in which at least one waited for other ranks.
+    """
+
 def share_summing_memory(
     descriptor: int, peers: Sequence[tuple[str, int, int]], limit_seconds: float
 ) -> None:

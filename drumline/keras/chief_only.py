@@ -9,6 +9,7 @@ import jax
 import keras
 import numpy as np
 
+from drumline import _recorder
 from drumline.distribute import Strategy
 from drumline.distribute.process_group.host_collectives import broadcast_host, joint_actions
 from drumline.distribute.variable import broadcast_initial_values, forget_start
@@ -17,6 +18,7 @@ from drumline.keras.resuming import saving
 from drumline.keras.state import strategy_of
 
 _LOGS = ("on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end")
+_checkpointing = _recorder.counted_as(_recorder.CHECKPOINTING)
 _BOARD = (*_LOGS, "on_train_batch_begin", "on_train_batch_end", "on_test_begin", "on_test_end")
 
 
@@ -30,14 +32,24 @@ def write_on_chief_only(*boards: type[keras.callbacks.Callback]) -> None:
         boards: the classes that write for TensorBoard.
     """
     why = "of several processes the first writes files, and the others take from it what it reads"
-    replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _led_by_the_chief, why)
+    replace_method(
+        keras.callbacks.ModelCheckpoint,
+        "_save_model",
+        lambda save: _checkpointing(_led_by_the_chief(save)),
+        why,
+    )
     _back_up_everything()
     replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief, why)
     for board in boards:
         replace_method(board, "set_model", _opened_on_the_chief, why)
     orbax_checkpoint = getattr(keras.callbacks, "OrbaxCheckpoint", None)  # since Keras 3.13
     if orbax_checkpoint is not None:
-        replace_method(orbax_checkpoint, "_save_checkpoint", _of_all_processes, why)
+        replace_method(
+            orbax_checkpoint,
+            "_save_checkpoint",
+            lambda save: _checkpointing(_of_all_processes(save)),
+            why,
+        )
     for owner, names in ((keras.callbacks.CSVLogger, _LOGS), *((b, _BOARD) for b in boards)):
         for name in names:
             if name in vars(owner):

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 
+from drumline import _recorder
 from drumline.keras import data_adapter, internals, layer_hooks, state, trainer
 from drumline.keras.callbacks import tensorboard
 from drumline.keras.chief_only import write_on_chief_only
@@ -125,11 +126,15 @@ def _when_a_model_is_made() -> None:
 
 def _when_fit_begins() -> None:
     """The calls that users make."""
-    for name in ("fit", "evaluate", "predict"):
+    for name, wrap in (
+        ("fit", _fit_of_datasets),
+        ("evaluate", lambda method: _validating(_of_datasets(method))),
+        ("predict", _of_datasets),
+    ):
         replace_method(
             internals.JAXTrainer,
             name,
-            _fit_of_datasets if name == "fit" else _of_datasets,
+            wrap,
             "it runs in the model's scope, computes layers of strings before the step, names a "
             "missing batch(), and has a loop of its own where the variables are on parameter "
             "servers",
@@ -292,6 +297,14 @@ def _in_callbacks() -> None:
     # Of several processes one writes checkpoints, backups and logs.
     write_on_chief_only(tensorboard.TensorBoard, tensorboard.KERAS_OWN)
 
+    for name in ("save", "save_weights"):
+        replace_method(
+            keras.Model,
+            name,
+            _recorder.counted_as(_recorder.CHECKPOINTING),
+            "a step profile knows how long a callback saves",
+        )
+
     callback_list = keras.callbacks.CallbackList
     for name, tell in (
         ("on_train_begin", fit_run.tell_training),
@@ -307,6 +320,9 @@ def _in_callbacks() -> None:
             tell,
             "what a `fit` needs to continue is saved behind all callbacks and restored before them",
         )
+
+
+_validating = _recorder.counted_as(_recorder.VALIDATION)
 
 
 def _fit_of_datasets(fit: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import jax
 import keras
 import numpy as np
 
+from drumline import _recorder
 from drumline._interrupts import signals_held_back
 from drumline.distribute import Strategy, get_strategy, has_strategy
 from drumline.distribute.global_arrays import to_local_array
@@ -174,7 +175,7 @@ def keep_state(make_function: Callable[..., Any]) -> Callable[..., Any]:
         self: keras.Model, step_function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> Any:
         if self.run_eagerly or not self.jit_compile:
-            return make_function(self, step_function, *args, **kwargs)
+            return make_function(self, recorded_step(self, step_function), *args, **kwargs)
 
         def step(state: Any, batch: Any) -> Any:
             with signals_held_back:
@@ -185,9 +186,40 @@ def keep_state(make_function: Callable[..., Any]) -> Callable[..., Any]:
                 outputs = outputs.outputs
             return outputs, state
 
-        return make_function(self, step, *args, **kwargs)
+        recorded = recorded_step(self, step, step_function)
+        return make_function(self, recorded, *args, **kwargs)
 
     return make_function_that_keeps
+
+
+def recorded_step(
+    model: keras.Model, step: Callable[..., Any], compiled: Any = None
+) -> Callable[..., Any]:
+    """A step that a step profile knows of, if one is being made.
+
+    Args:
+        model: whose step it is.
+        step: takes a state and a batch, and returns outputs and a state.
+        compiled: the program that it runs, if `jax.jit` made it.
+    """
+
+    def step_if_profiled(state: Any, batch: Any) -> Any:
+        recorder = _recorder.active
+        if recorder is None or not recorder.is_here():
+            return step(state, batch)
+        recorder.taken = _recorder.rows_of(batch)
+        if hasattr(compiled, "trace"):
+            recorder.describes(compiled, (state, batch))
+        strategy = strategy_of(model)
+        if strategy is not None:
+            recorder.uses(strategy)
+        began = recorder.clock()
+        with recorder.at(_recorder.PYTHON, "starting steps"):
+            outputs, state = step(state, batch)
+            recorder.started(_recorder.first_array((outputs, state)), began)
+        return outputs, state
+
+    return step_if_profiled
 
 
 def place_batches(make_function: Callable[..., Any]) -> Callable[..., Any]:
@@ -213,6 +245,13 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the epoch iterator's: off the CPU, batches travel to their replicas one step early."""
 
     def get_placed_iterator(self: Any) -> Any:
+        recorder = _recorder.active
+        if recorder is None or not recorder.is_here():
+            return get_unrecorded(self)
+        with recorder.at(_recorder.INPUT):
+            return RecordedInput(get_unrecorded(self), recorder)
+
+    def get_unrecorded(self: Any) -> Any:
         planner = get_strategy()._planner if has_strategy() else None
         if planner is not None:
             adapter = self.data_adapter
@@ -235,6 +274,26 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
         return prefetch_to_devices(batches, get_strategy())
 
     return get_placed_iterator
+
+
+class RecordedInput:
+    """Batches of an epoch, the wait for which a step profile knows of.
+
+    Args:
+        batches: an iterable of them.
+        recorder: of the profile.
+    """
+
+    def __init__(self, batches: Any, recorder: _recorder.StepRecorder) -> None:
+        self._batches = iter(batches)
+        self._recorder = recorder
+
+    def __iter__(self) -> RecordedInput:
+        return self
+
+    def __next__(self) -> Any:
+        with self._recorder.at(_recorder.INPUT):
+            return next(self._batches)
 
 
 def _batches_of_all(adapter: Any, strategy: Strategy | None) -> Any:

@@ -61,6 +61,11 @@ class VariableBuffer:
         self._foreign.clear()
         return self._values
 
+    @property
+    def values(self) -> list[Any]:
+        """What the last step left, which the next one uses up."""
+        return self._values
+
     def put(self, values: list[Any]) -> None:
         """Replace the values of all variables by new ones, which nothing else refers to."""
         self._values = values

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 import numpy as np
 
+from drumline import _recorder
 from drumline._core import Items
 from drumline._forks import never_freed, tell_in_child
 from drumline._memory import epoch_ended
@@ -29,6 +30,7 @@ from drumline.data.elements.rows import single
 from drumline.data.elements.seeds import DrawnSeed
 from drumline.data.elements.spec import AUTOTUNE, DatasetSpec, TensorSpec, has_datasets
 from drumline.data.engine.lowering import Lowering, Runtime
+from drumline.data.engine.observe.busiest import ObservedPipeline
 from drumline.data.operations.batch import Unbatch
 from drumline.data.operations.cache import Cache
 from drumline.data.operations.filter import Filter
@@ -200,10 +202,14 @@ class Epochs:
         caches = [store.full for store in stores] if form is None else form["caches"]
         filled = {store for store, serve in zip(stores, caches, strict=True) if serve}
         Lowering.fill(plan, filled)
-        runtime = self.runtime.separately_observed() if self._tunes else self.runtime
+        recorder = _recorder.active
+        is_observed = self._tunes or recorder is not None
+        runtime = self.runtime.separately_observed() if is_observed else self.runtime
         stage = Lowering(plan, filled, runtime).stage(epoch, ragged=True)
         if self._tunes:
             runtime.tune(stage)
+        if recorder is not None and recorder.is_here():
+            recorder.pipelines.append(ObservedPipeline(stage, plan))
         return stage, {"rules": rules, "caches": caches}
 
     def _rewritten(self, rules: Collection[str]) -> Node:
@@ -436,6 +442,13 @@ class DatasetIterator(Items, Generic[T]):
 
     def _further(self) -> T:
         # The slow path of `__next__`, called from Rust when the buffer is empty.
+        recorder = _recorder.active
+        if recorder is None or not recorder.is_here():
+            return self._fetched()
+        with recorder.at(_recorder.INPUT):
+            return self._fetched()
+
+    def _fetched(self) -> T:
         with self._lock:
             try:
                 # Another thread that shares the iterator may have fetched a block meanwhile.

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from drumline import _recorder
 from drumline._resumable import as_resumable, close_iterator, position_of, recorded_state
 
 
@@ -139,7 +140,11 @@ class DistributedIterator:
         return self
 
     def __next__(self) -> Any:
-        return self.place(next(self.steps))
+        recorder = _recorder.active
+        if recorder is None:
+            return self.place(next(self.steps))
+        with recorder.at(_recorder.INPUT):
+            return self.place(next(self.steps))
 
     def get_next(self) -> Any:
         """The next batch.

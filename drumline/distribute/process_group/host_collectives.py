@@ -6,6 +6,7 @@ that does it alone ends with an error, and not in a collective of something else
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax.experimental import multihost_utils
 
+from drumline import _recorder
 from drumline.distribute.process_group import watchdog
 from drumline.distribute.process_group.coordination import KeyValueStore
 from drumline.distribute.process_group.group import ProcessGroup
@@ -32,15 +34,23 @@ def all_gather_host(strategy: Strategy, value: np.ndarray) -> np.ndarray:
     """
     strategy._in_flight.wait()
     flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-    with watchdog(timeout_seconds=strategy._in_flight.timeout_seconds):
+    with _communicating(), watchdog(timeout_seconds=strategy._in_flight.timeout_seconds):
         together: np.ndarray = multihost_utils.process_allgather(flat)
     return together.view(value.dtype).reshape(len(together), *value.shape)
+
+
+def _communicating() -> contextlib.AbstractContextManager[None]:
+    """What a step profile knows of, if one is being made."""
+    recorder = _recorder.active
+    if recorder is None:
+        return contextlib.nullcontext()
+    return recorder.at(_recorder.COMMUNICATION, "host collectives")
 
 
 def broadcast(strategy: Strategy, value: np.ndarray) -> np.ndarray:
     """What the first process gives, an array of the same shape and dtype in all processes."""
     strategy._in_flight.wait()
-    with watchdog(timeout_seconds=strategy._in_flight.timeout_seconds):
+    with _communicating(), watchdog(timeout_seconds=strategy._in_flight.timeout_seconds):
         return np.asarray(multihost_utils.broadcast_one_to_all(value))
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import numpy as np
 
+from drumline import _recorder
 from drumline._interrupts import signals_held_back
 from drumline.data.elements.precision import (
     any_wide,
@@ -210,6 +211,9 @@ class NumberedPrograms:
 
     def alone(self, *arguments: Any) -> Any:
         """Run it by itself; the buffers of the first argument are given away."""
+        recorder = _recorder.active
+        if recorder is not None and recorder.is_here():
+            recorder.describes(self._alone, arguments)
         return self._alone(*arguments)
 
     def lowered(self, *arguments: Any) -> jax.stages.Lowered:
@@ -356,6 +360,10 @@ class CompiledStep:
                 current_values(self.written), current_values(self.read), list(arrays)
             )
 
+    def rows_of(self, arrays: Sequence[Any]) -> int:
+        """How many rows of input a call takes, by its first array, for step profiles."""
+        return _recorder.rows_of(arrays)
+
     def discover(self, arrays: Sequence[Any]) -> StateScope:
         """Trace `fn` for shapes alone, and return the scope that saw the variables it uses."""
         raise NotImplementedError
@@ -433,7 +441,23 @@ class CompiledStep:
                 found = self._run_in_tape(arrays)
                 if found is not None:
                     return found[0]
-        return self.execute(read, arrays)
+        recorder = _recorder.active
+        if recorder is None or not recorder.is_here():
+            return self.execute(read, arrays)
+        return self._recorded(recorder, read, arrays)
+
+    def _recorded(self, recorder: _recorder.StepRecorder, read: Any, arrays: Sequence[Any]) -> Any:
+        """As `execute`, for a step profile."""
+        recorder.uses(self.strategy)
+        recorder.taken = self.rows_of(arrays)
+        began = recorder.clock()
+        with recorder.at(_recorder.PYTHON, "starting steps"):
+            outputs = self.execute(read, arrays)
+            array = _recorder.first_array(outputs)
+            if array is None and self._bank is not None:
+                array = _recorder.first_array(self._bank.values)
+            recorder.started(array, began)
+        return outputs
 
     @property
     def _is_interpreted_by_tapes(self) -> bool:

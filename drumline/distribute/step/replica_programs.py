@@ -7,6 +7,7 @@ different sizes, and traces the replicas sequentially.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,13 @@ _WHOLE, _CUT = PartitionSpec(), PartitionSpec(REPLICA_AXIS)
 
 class ReplicaProgram(CompiledStep):
     """The replicas' shares have equal shapes: `fn` is traced once and runs in ``shard_map``."""
+
+    def rows_of(self, arrays: Sequence[Any]) -> int:
+        if self.strategy.num_replicas_in_sync == 1:
+            return super().rows_of(arrays)
+        # The replicas' values are stacked.
+        shape = next((array.shape for array in arrays if array.ndim > 1), (0,))
+        return math.prod(shape[:2])
 
     def discover(self, arrays: Sequence[Any]) -> ReplicaScope:
         scopes: list[ReplicaScope] = []

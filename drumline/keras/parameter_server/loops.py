@@ -17,6 +17,7 @@ import jax
 import keras
 import numpy as np
 
+from drumline import _recorder
 from drumline.distribute.parameter_server.coordinator import ClusterCoordinator, RemoteValue
 from drumline.keras import internals
 from drumline.keras.parameter_server.sources import DrawnSource, Source, source_of
@@ -55,11 +56,16 @@ def run_epoch(
             input and callbacks are saved as they are behind one and the same step.
     """
     run = _Epoch(coordinator, ended)
+    recorder = _recorder.active
+    if recorder is not None and not recorder.is_here():
+        recorder = None
     done = 0 if fit_run is None else fit_run.step
     function = source.function(steps)
     most = source.outstanding_per_worker * coordinator.strategy.num_workers
     with _cancelled_on_error(coordinator):
         for first, last, arguments in source.epoch(done):
+            if recorder is not None and recorder.part != _recorder.VALIDATION:
+                recorder.rows += sum(map(_recorder.rows_of, arguments))
             began(first)
             run.schedule(function, last, arguments)
             if fit_run is not None:
@@ -94,6 +100,7 @@ class _Epoch:
         self._waiting.append((last, values))
         self._scheduled += len(values)
 
+    @_recorder.counted_as(_recorder.COMPUTING, _recorder.WORKERS)
     def report(self, wait_while_more_than: int) -> None:
         """Report what has ended, until at most so many steps have not.
 
@@ -193,6 +200,7 @@ def evaluate(
     return logs if return_dict else model._flatten_metrics_in_order(logs)
 
 
+@_recorder.counted_as(_recorder.VALIDATION)
 def evaluate_source(model: keras.Model, source: Source, callbacks: Any) -> dict[str, Any]:
     """The metrics of a model over an epoch of a source.
 

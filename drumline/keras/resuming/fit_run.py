@@ -18,10 +18,16 @@ from typing import Any, Protocol
 
 import keras
 
+from drumline import _recorder
 from drumline.distribute import Strategy
 from drumline.distribute.process_group.preemption import Preemption, TerminationConfig
 from drumline.keras import internals
-from drumline.keras.resuming.callback_states import keep_logs, set_states_of, states_of
+from drumline.keras.resuming.callback_states import (
+    keep_logs,
+    set_states_of,
+    states_of,
+    time_callbacks,
+)
 from drumline.keras.resuming.input_position import RESUMED, InputPosition, position_in
 from drumline.keras.resuming.saving import RUN, Saver, saver_of
 from drumline.keras.resuming.training_checkpoint import texts_of_all
@@ -60,6 +66,7 @@ class FitRun:
         total_steps: how many steps were done since the training began.
         input: what the epochs are read from; None until it is known.
         drawn: what the workers of parameter servers read by themselves; None if they do not.
+        at_end: called when `fit` ends, also where it raises.
         scheduled: how many steps of the epoch workers were given. Where they are not ahead of what
             callbacks know of, it stays 0.
     """
@@ -72,6 +79,7 @@ class FitRun:
         self.input: InputPosition | None = None
         self.drawn: WorkersInput | None = None
         self.scheduled = 0
+        self.at_end: list[Callable[[], None]] = []
         self._awaited: list[Saver] = []
         self._validation: InputPosition | None = None
         self._validation_freq = validation_freq
@@ -131,9 +139,11 @@ class FitRun:
             self._validation.of_epoch(sum(evaluates(e, self._validation_freq) for e in before))
 
     def close(self) -> None:
-        """Watch for no preemption any more."""
+        """Watch for no preemption any more, and end what ends with the `fit`."""
         if self._preemption is not None:
             self._preemption.close()
+        for end in self.at_end:
+            end()
 
     # What happens in turn.
 
@@ -263,6 +273,7 @@ class FitRun:
         elif saver.saved_at != self._moment:
             self._save(saver)
 
+    @_recorder.counted_as(_recorder.CHECKPOINTING)
     def _save(self, saver: Saver) -> None:
         if getattr(self._callbacks, "_futures", None):
             self._callbacks._flush_futures()  # callbacks that run beside the steps
@@ -440,7 +451,11 @@ def tell_training(on_train_begin: Callable[..., Any]) -> Callable[..., Any]:
     def begin(self: Any, logs: Any = None) -> None:
         run = vars(self)[RUN] = run_of(self.model)
         then = None if run is None else run.training_begins(self)
+        if any(hasattr(callback, "after_others") for callback in self.callbacks):
+            self.callbacks.sort(key=lambda callback: getattr(callback, "after_others", 0))
         on_train_begin(self, logs)
+        if run is not None and _recorder.active is not None and _recorder.active.is_here():
+            run.at_end.append(time_callbacks(self.callbacks))
         if then is not None:
             then()
 

@@ -21,6 +21,7 @@ import keras
 import numpy as np
 from jax.sharding import PartitionSpec, Sharding
 
+from drumline import _recorder
 from drumline.data.elements.precision import require_all_fit
 from drumline.distribute import Strategy
 from drumline.distribute.collectives.collective_channels import allocate_channels
@@ -264,6 +265,11 @@ class GlobalBatchStep:
         if strategy._planner is not None:
             planned: tuple[Any, Any] = strategy._planner.other_step(self, state, batch)
             return planned
+        recorder = _recorder.active
+        if recorder is not None and recorder.is_here():
+            even = splits_evenly(batch, strategy.num_replicas_in_sync)
+            program = self._cut if even else self._whole
+            recorder.describes(program, (state, batch))
         if splits_evenly(batch, strategy.num_replicas_in_sync):
             return self._cut(state, batch)
         if strategy.spans_processes and strategy._cuts_slots:  # no process has all of the state

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from drumline import _recorder
 from drumline.training.checkpoint import directory_lock, external_transfer, file_format, index
 from drumline.training.checkpoint.external_storage import ProcessesStore, is_away, only_store
 from drumline.training.checkpoint.external_transfer import write_together, write_with_external
@@ -180,6 +181,7 @@ class Checkpoint:
         """
         return self.save_numbered(file_prefix)[0]
 
+    @_recorder.counted_as(_recorder.CHECKPOINTING)
     def save_numbered(self, file_prefix: str | os.PathLike[str]) -> tuple[str, bool]:
         """As `save`; returns the path, and whether this process has written it."""
         prefix = file_format.checkpoint_path(file_prefix, "Checkpoint.save")
@@ -196,6 +198,7 @@ class Checkpoint:
             self.save_counter = number
         return path, wrote
 
+    @_recorder.counted_as(_recorder.CHECKPOINTING)
     def write(self, file_prefix: str | os.PathLike[str]) -> str:
         """Save a checkpoint of exactly this path, which `read` reads; it is counted nowhere.
 

@@ -5,6 +5,7 @@
 //! every rank gets the same bits, and counts the piece as read. A slot is filled again when all have
 //! read it.
 
+pub mod counters;
 pub mod denormals;
 mod futex;
 pub mod layout;

@@ -1,5 +1,6 @@
 //! Becoming one of the processes that sum through shared memory.
 
+use crate::kernels::all_reduce::counters;
 use crate::kernels::all_reduce::layout::{self, Layout};
 use crate::kernels::all_reduce::segment::Peer;
 use crate::kernels::all_reduce::segment::Segment;
@@ -12,7 +13,27 @@ use std::time::Duration;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(summing_limits, module)?)?;
     module.add_function(wrap_pyfunction!(summing_memory_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(count_sums, module)?)?;
+    module.add_function(wrap_pyfunction!(sum_counters, module)?)?;
     module.add_function(wrap_pyfunction!(share_summing_memory, module)?)
+}
+
+/// Count what sums take from now on, or count no more.
+#[pyfunction]
+fn count_sums(on: bool) {
+    counters::count(on);
+}
+
+/// Sums, bytes, and seconds in which at least one sum was under way, and one waited for others.
+#[pyfunction]
+fn sum_counters() -> (u64, u64, f64, f64) {
+    let found = counters::counters();
+    (
+        found.sums,
+        found.bytes,
+        found.summing.as_secs_f64(),
+        found.waiting.as_secs_f64(),
+    )
 }
 
 /// The most ranks; the numbers of channels for large and for small sums; the most bytes of a small

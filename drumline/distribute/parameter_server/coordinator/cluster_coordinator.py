@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 
+from drumline import _recorder
 from drumline.distribute.input.options import InputContext
 from drumline.distribute.parameter_server import servers as peers
 from drumline.distribute.parameter_server.coordinator.commands import (
@@ -186,6 +187,9 @@ class ClusterCoordinator:
             Exception: what a function that was scheduled before failed with. Those that had not
                 run yet are cancelled then, and the coordinator can be used again.
         """
+        recorder = _recorder.active
+        if recorder is not None and recorder.is_here():
+            recorder.scheduled(self)
         call = self._functions.call(fn, args or (), kwargs or {})
         self._strategy.optimizers.send_learning_rates()
         self._strategy.optimizers.send_iterations()
@@ -197,6 +201,7 @@ class ClusterCoordinator:
         self.queue.put(closure)
         return closure.result
 
+    @_recorder.counted_as(_recorder.COMPUTING, _recorder.WORKERS)
     def join(self) -> None:
         """Wait until all scheduled functions have run.
 
@@ -290,6 +295,24 @@ class ClusterCoordinator:
             "repeated": self.queue.repeated,
             "by worker": [worker.completed for worker in self._workers],
             "workers lost": [worker.lost for worker in self._workers],
+        }
+
+    def worker_times(self, seconds: float = 5.0) -> dict[int, tuple[float, ...]]:
+        """What workers have done since their sessions began, by their numbers.
+
+        Args:
+            seconds: how long each is waited for; one that is not there, or does not answer, is
+                left out.
+
+        Returns:
+            Closures that have run, and seconds of drawing batches, computing, waiting for
+            parameters and sending gradients.
+        """
+        found = {worker.index: worker.times(seconds) for worker in self._workers}
+        return {
+            index: (each.steps, each.drawing, each.computing, each.pulling, each.pushing)
+            for index, each in found.items()
+            if each is not None
         }
 
     def close(self) -> None:

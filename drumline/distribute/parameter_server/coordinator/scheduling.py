@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from drumline import _recorder
 from drumline.distribute.parameter_server.errors import ClosureCancelledError
 from drumline.distribute.parameter_server.wire.messages import ClosureCall
 
@@ -48,6 +49,7 @@ class RemoteValue:
         """Whether there is a result, or the reason why there is none."""
         return self._ready.is_set()
 
+    @_recorder.counted_as(_recorder.COMPUTING, _recorder.WORKERS)
     def fetch(self) -> Any:
         """Wait for the result: a pytree of numpy arrays.
 

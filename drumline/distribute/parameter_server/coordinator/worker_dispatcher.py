@@ -35,8 +35,9 @@ from drumline.distribute.parameter_server.errors import (
     ParameterServerLostError,
     UnknownSessionError,
 )
-from drumline.distribute.parameter_server.servers import finish
+from drumline.distribute.parameter_server.servers import call, finish
 from drumline.distribute.parameter_server.wire import (
+    CallTimeoutError,
     Connection,
     Message,
     PeerUnavailableError,
@@ -45,9 +46,11 @@ from drumline.distribute.parameter_server.wire import (
 from drumline.distribute.parameter_server.wire.messages import (
     ClosureFailure,
     ClosureResults,
+    ReadWorkerTimes,
     ResumeClosures,
     RunClosures,
     Signature,
+    WorkerTimes,
 )
 from drumline.distribute.parameter_server.wire.schema import decode, encode_request
 
@@ -205,6 +208,25 @@ class WorkerDispatcher:
             reached.send(make(reached.connection))
         except PeerUnavailableError as error:
             self._lose_if(reached, error)
+
+    def times(self, seconds: float) -> WorkerTimes | None:
+        """What the worker has done; None if it is not there.
+
+        Args:
+            seconds: how long it is waited for.
+        """
+        reached = self._reached
+        if reached is None or self._lost is not None:
+            return None
+        try:
+            request = ReadWorkerTimes(session=self._coordinator.session)
+            return call(reached.connection, request, seconds)
+        except (
+            PeerUnavailableError,
+            RemoteError,
+            CallTimeoutError,
+        ):  # which closures find out as well
+            return None
 
     def forget(self, keys: Collection[Any]) -> None:
         """Have the worker drop what it has made, by the commands' keys."""

@@ -821,6 +821,37 @@ class ForgetResources(TaskRequest[Done]):
     functions: tuple[int, ...]
 
 
+@message
+class WorkerTimes:
+    """What a worker has done since its session began.
+
+    Attributes:
+        steps: closures that have run.
+        drawing: seconds in which it made batches of its datasets.
+        computing: seconds in which programs ran, gradients on their way to the host included.
+        pulling: seconds in which it waited for parameters and rows.
+        pushing: seconds in which it sent gradients.
+    """
+
+    steps: int
+    drawing: float
+    computing: float
+    pulling: float
+    pushing: float
+
+
+@message
+class ReadWorkerTimes(TaskRequest[WorkerTimes]):
+    """What has the worker done?
+
+    Attributes:
+        session: the chief's.
+    """
+
+    operation = "times"
+    session: str
+
+
 # Chief to any task.
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import queue
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -55,6 +57,17 @@ class NotReachedError(ParameterServerLostError):
     """A connection broke, and cannot be made again."""
 
 
+@dataclasses.dataclass
+class StepTimes:
+    """What the steps of a worker took, in seconds; see `WorkerTimes`."""
+
+    steps: int = 0
+    drawing: float = 0.0
+    computing: float = 0.0
+    pulling: float = 0.0
+    pushing: float = 0.0
+
+
 class InFlightStep:
     """A step that has asked for what it needs."""
 
@@ -75,6 +88,9 @@ class Pipeline:
         functions: what closures run.
         datasets: from which they draw.
         worker: the number of this worker, by which its random draws differ from the others'.
+
+    Attributes:
+        times: what the steps so far took.
     """
 
     def __init__(
@@ -94,6 +110,7 @@ class Pipeline:
         self._closures: queue.SimpleQueue[ReceivedClosure | None] = queue.SimpleQueue()
         self._asked: deque[InFlightStep] = deque()
         self._closing = False
+        self.times = StepTimes()
         self._thread = threading.Thread(target=self._run, name="drumline worker", daemon=True)
         self._thread.start()
 
@@ -150,7 +167,9 @@ class Pipeline:
                 fail(closure, error)
 
     def _drawn(self, closure: ReceivedClosure) -> RunningStep:
+        began = time.perf_counter()
         leaves = closure.draw(self._datasets.draw)
+        self.times.drawing += time.perf_counter() - began
         step = RunningStep(closure, self._functions.get(closure.function, leaves), leaves)
         if step.ids_are_known_early:
             step.look_up(self._values, self._state, self._pool)
@@ -187,15 +206,21 @@ class Pipeline:
     ) -> list[tuple[int, PushPullRequest, Future[Message]]]:
         name = None if pushed is None else pushed.name
         servers = self._connect(_LANE)
-        return [
-            (server, each, servers.submit(server, each.message(name)))
-            for server, each in exchanges.items()
-            if each
-        ]
+        began = time.perf_counter()
+        try:
+            return [
+                (server, each, servers.submit(server, each.message(name)))
+                for server, each in exchanges.items()
+                if each
+            ]
+        finally:
+            self.times.pushing += time.perf_counter() - began
 
     def _receive(self, replies: list[tuple[int, PushPullRequest, Future[Message]]]) -> None:
+        began = time.perf_counter()
         for server, exchange, future in replies:
             exchange.take(self._connect(_LANE).result(server, PushPull(), future))
+        self.times.pulling += time.perf_counter() - began
 
     def _compute(self, asked: InFlightStep) -> None:
         closure = asked.step.closure
@@ -204,10 +229,15 @@ class Pipeline:
             self._receive(asked.replies)
             if not asked.step.ids_are_known_early:
                 self._look_up_late(asked.step)
+            began = time.perf_counter()
             outputs = asked.step.run(self._values, self._state)
+            started = time.perf_counter()
             following = self._next(wait=False)
             exchanges = self._exchanges(_LANE if closure.round is None else _ROUNDS)
+            left = time.perf_counter()
             results = asked.step.push(outputs, exchanges, self._state)
+            self.times.computing += started - began + time.perf_counter() - left
+            self.times.steps += 1
         except Exception as error:  # sent to the chief, which raises it
             self._failed(closure, error)
             if following is not None:

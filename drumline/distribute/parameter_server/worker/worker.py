@@ -28,9 +28,11 @@ from drumline.distribute.parameter_server.wire.messages import (
     ForgetResources,
     LoadProgram,
     ReadIdentity,
+    ReadWorkerTimes,
     ResumeClosures,
     RunClosures,
     WorkerSessionBegun,
+    WorkerTimes,
 )
 from drumline.distribute.parameter_server.wire.schema import handlers_of, reply_of
 from drumline.distribute.parameter_server.worker.datasets import Datasets, received
@@ -96,6 +98,7 @@ class Worker:
                 RunClosures: self._run,
                 ResumeClosures: self._resume,
                 ForgetResources: self._forget,
+                ReadWorkerTimes: self._times,
             }
         )
 
@@ -180,6 +183,16 @@ class Worker:
         session.datasets.forget(request.datasets, request.iterators)
         session.functions.forget(request.functions)
         return Done()
+
+    def _times(self, request: ReadWorkerTimes) -> WorkerTimes:
+        times = self._of(request.session).pipeline.times
+        return WorkerTimes(
+            steps=times.steps,
+            drawing=times.drawing,
+            computing=times.computing,
+            pulling=times.pulling,
+            pushing=times.pushing,
+        )
 
     def _submit(
         self, session: CoordinatorSession, closures: list[ReceivedClosure]

@@ -1,5 +1,6 @@
 //! One rank's part in one sum.
 
+use super::counters;
 use super::denormals::Flushed;
 use super::layout::{Layout, LARGE_CHANNELS, SLOTS, SMALL_CHANNELS};
 use super::line::{Count, Line};
@@ -21,6 +22,7 @@ pub struct Reduction {
     filled: usize,
     added: usize,
     waiting_since: Instant,
+    _counted: Option<counters::Under>,
 }
 
 impl Reduction {
@@ -39,6 +41,7 @@ impl Reduction {
         if !segment.enter(channel, rank) {
             return Err(format!("two sums at a time on channel {channel}"));
         }
+        let counted = counters::sum(operands.bytes());
         Ok(Self {
             before: segment.line(channel, rank).filled.get(),
             segment,
@@ -48,6 +51,7 @@ impl Reduction {
             filled: 0,
             added: 0,
             waiting_since: Instant::now(),
+            _counted: counted,
         })
     }
 
@@ -143,6 +147,7 @@ impl Reduction {
         patience: Duration,
     ) -> Result<bool, String> {
         let until = Instant::now() + patience;
+        let _counted = counters::wait();
         for (rank, peer) in self.segment.peers.iter().enumerate() {
             let counted = count(self.segment.line(self.channel, rank));
             loop {

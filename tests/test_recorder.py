@@ -1,0 +1,247 @@
+"""Events of a step profile, by a clock that the tests set: what belongs to which part."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumline import _recorder
+from drumline._recorder import StepRecorder, split_time
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def new() -> Iterator[Any]:
+    """Makes recorders, which end with the test."""
+    made = []
+
+    def make(clock: Any) -> StepRecorder:
+        made.append(StepRecorder(clock))
+        return made[-1]
+
+    yield make
+    for recorder in made:
+        recorder.close()
+
+
+class Result:
+    """An array whose program ends at a time of the clock."""
+
+    def __init__(self, clock: Clock, ends: float, platform: str = "gpu") -> None:
+        self._clock, self._ends = clock, ends
+        self.sharding = SimpleNamespace(device_set=(SimpleNamespace(platform=platform),))
+
+    def is_deleted(self) -> bool:
+        return False
+
+    def is_ready(self) -> bool:
+        return self._clock.now >= self._ends
+
+    def block_until_ready(self) -> None:
+        raise RuntimeError("the watcher sees nothing here: the tests' clock is not its own")
+
+
+def step(
+    recorder: StepRecorder, clock: Clock, dispatch: float, ends: float, platform: str = "gpu"
+) -> None:
+    """Start a program by a call that takes `dispatch`, and ends at `ends`."""
+    began = clock.now
+    with recorder.at(_recorder.PYTHON, "starting steps"):
+        clock.now += dispatch
+        recorder.started(Result(clock, ends, platform), began)
+
+
+def taken(recorder: StepRecorder) -> dict[Any, float]:
+    began, ended, places = recorder.take()
+    assert sum(places.values()) == pytest.approx(ended - began)
+    return {place: round(seconds, 9) for place, seconds in places.items()}
+
+
+def test_input_that_a_device_does_not_wait_for_is_computing(new: Any) -> None:
+    clock = Clock()
+    recorder = new(clock)
+    step(recorder, clock, 1, ends=11)
+    with recorder.at(_recorder.INPUT):
+        clock.now = 8.0  # read while the device computes
+    with recorder.at(_recorder.COMPUTING):
+        clock.now = 11.0
+    with recorder.at(_recorder.INPUT):
+        clock.now = 14.0  # the device is idle
+    assert taken(recorder) == {
+        ("Python", "starting steps"): 1,
+        ("computing", ""): 10,
+        ("input", ""): 3,
+    }
+
+
+def test_a_call_that_returns_with_its_results_has_computed_them(new: Any) -> None:
+    clock = Clock()
+    recorder = new(clock)
+    step(recorder, clock, 4, ends=4)
+    clock.now = 5.0
+    assert taken(recorder) == {("computing", ""): 4, ("Python", ""): 1}
+
+
+def test_a_cpu_computes_from_the_call_on(new: Any) -> None:
+    clock = Clock()
+    recorder = new(clock)
+    step(recorder, clock, 2, ends=6, platform="cpu")
+    with recorder.at(_recorder.COMPUTING):
+        clock.now = 6.0
+    assert taken(recorder) == {("computing", ""): 6}
+
+
+def test_programs_behind_one_another_are_counted_once(new: Any) -> None:
+    clock = Clock()
+    recorder = new(clock)
+    step(recorder, clock, 1, ends=10)
+    step(recorder, clock, 1, ends=20)
+    with recorder.at(_recorder.COMPUTING):
+        clock.now = 20.0
+    clock.now = 21.0
+    found = taken(recorder)
+    assert found[("computing", "")] == 19 and found[("Python", "")] == 1
+
+
+def test_a_program_under_way_goes_on_into_the_next_epoch(new: Any) -> None:
+    clock = Clock()
+    recorder = new(clock)
+    step(recorder, clock, 1, ends=30)
+    clock.now = 10.0
+    assert taken(recorder)[("computing", "")] == 9
+    with recorder.at(_recorder.INPUT):
+        clock.now = 20.0
+    assert taken(recorder) == {("computing", ""): 10}
+
+
+def test_compiling_goes_before_all_else_and_validation_takes_what_is_in_it(new: Any) -> None:
+    clock = Clock()
+    recorder = new(clock)
+    with recorder.at(_recorder.VALIDATION):
+        step(recorder, clock, 1, ends=6)
+        with recorder.at(_recorder.INPUT):
+            clock.now = 6.0
+    clock.now = 9.0
+    recorder.compiled(2.0)
+    recorder.compiled(3.0)  # the second includes the first, as JAX tells them
+    assert taken(recorder) == {("validation", ""): 6, ("compiling", ""): 3}
+    assert recorder.steps == 0
+
+
+def test_other_threads_are_not_recorded(new: Any) -> None:
+    recorder = new(time.perf_counter)
+
+    def another() -> None:
+        with recorder.at(_recorder.INPUT):
+            time.sleep(0.02)
+        recorder.compiled(1.0)
+
+    thread = threading.Thread(target=another)
+    thread.start()
+    thread.join()
+    assert set(taken(recorder)) == {("Python", "")}
+
+
+def test_the_innermost_place_counts_and_an_error_leaves_it(new: Any) -> None:
+    clock = Clock()
+    recorder = new(clock)
+
+    def fails() -> None:
+        clock.now = 1.0
+        with recorder.at(_recorder.COMMUNICATION, "host collectives"):
+            clock.now = 3.0
+            raise KeyError
+
+    with pytest.raises(KeyError), recorder.at(_recorder.CHECKPOINTING):
+        fails()
+    clock.now = 4.0
+    assert taken(recorder) == {
+        ("checkpointing", ""): 1,
+        ("communication", "host collectives"): 2,
+        ("Python", ""): 1,
+    }
+
+
+def test_many_events_are_folded_and_nothing_is_lost(new: Any) -> None:
+    clock = Clock()
+    recorder = new(clock)
+    for number in range(3 * _recorder._MOST_MARKS):
+        step(recorder, clock, 0.25, ends=4.0 * number + 2.25)
+        with recorder.at(_recorder.INPUT):
+            clock.now = 4.0 * number + 4.0
+    assert len(recorder._marks) < 2 * _recorder._MOST_MARKS
+    found = taken(recorder)
+    # When it ended within a wait for input is only known from the watcher: the middle is taken.
+    assert sum(found.values()) == pytest.approx(clock.now)
+    assert found[("computing", "")] == pytest.approx(clock.now * 1.875 / 4, rel=0.01)
+
+
+def test_the_watcher_knows_when_a_program_ended_within_a_wait(new: Any) -> None:
+    recorder = new(time.perf_counter)
+
+    class Slow(Result):
+        def __init__(self, seconds: float) -> None:
+            super().__init__(Clock(), 0.0)
+            self._until = time.perf_counter() + seconds
+
+        def is_ready(self) -> bool:
+            return time.perf_counter() >= self._until
+
+        def block_until_ready(self) -> None:
+            time.sleep(max(0.0, self._until - time.perf_counter()))
+
+    recorder.started(Slow(0.05), recorder.clock())
+    with recorder.at(_recorder.INPUT):
+        time.sleep(0.4)
+    found = taken(recorder)
+    recorder.close()
+    assert found[("computing", "")] == pytest.approx(0.05, abs=0.03)
+    assert found[("input", "")] == pytest.approx(0.35, abs=0.03)
+
+
+intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=8).map(
+    lambda found: _recorder._merged([(float(a), float(a + n)) for a, n in found])
+)
+places = st.sampled_from(
+    [("input", ""), ("Python", "x"), ("validation", ""), ("profiler", ""), ("compiling", "")]
+)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 9), places), min_size=1, max_size=12), intervals, intervals
+)
+def test_the_parts_add_up_to_the_time(
+    lengths: list[tuple[int, Any]],
+    busy: list[tuple[float, float]],
+    compiled: list[tuple[float, float]],
+) -> None:
+    pieces, now = [], 0.0
+    for length, place in lengths:
+        pieces.append((now, now + length, place))
+        now += length
+    found = split_time(pieces, busy, compiled)
+    assert sum(found.values()) == pytest.approx(now)
+    # Moment by moment, as the docstring says it.
+    expected: dict[Any, float] = {}
+    for since, end, place in pieces:
+        for second in range(int(since), int(end)):
+            compiling = any(a <= second < b for a, b in compiled) and place[0] != "profiler"
+            computing = any(a <= second < b for a, b in busy)
+            computing &= place[0] not in ("profiler", "validation")
+            key = ("compiling", "") if compiling else ("computing", "") if computing else place
+            expected[key] = expected.get(key, 0.0) + 1
+    assert found == pytest.approx(expected)
