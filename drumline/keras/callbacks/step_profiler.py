@@ -85,6 +85,7 @@ class StepProfiler(keras.callbacks.Callback):
         self.profile.start()
         run = run_of(self.model)
         if run is not None:
+            run.profile = self.profile
             run.at_end.append(self.end)  # also where it raises, which callbacks do not see
         if isinstance(self._prometheus, int) and self._is_chief:
             self._server = MetricsServer(self.profile.prometheus, self._prometheus)

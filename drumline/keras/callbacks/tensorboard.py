@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
 import keras
 import numpy as np
 
@@ -27,7 +28,9 @@ from drumline._event_messages import (
 )
 from drumline._local_path import local_path
 from drumline.keras.internals import replace_method
+from drumline.keras.resuming.fit_run import run_of
 from drumline.keras.resuming.saving import Checkpointing
+from drumline.profiler.device_trace import start_trace
 
 __all__ = ["Checkpointing", "KerasTensorBoard", "TensorBoard"]
 
@@ -93,10 +96,13 @@ class TensorBoard(keras.callbacks.Callback):
             batch if batches are written.
         update_freq: ``"epoch"``, or a number of batches after which to write the batch's losses
             and metrics as well; ``"batch"`` means 1. Each such write waits for the device.
+        profile_batch: a batch, counted from 1, of which a trace of the devices is written, or the
+            first and the last of several, as ``(10, 15)`` or ``"10,15"``; 0 for none. TensorBoard
+            shows it under *Profile* (``pip install xprof``), and so does Perfetto.
 
     Raises:
-        ValueError: if `log_dir` is a URL, `histogram_freq` is negative, or `update_freq` is none of
-            the above.
+        ValueError: if `log_dir` is a URL, `histogram_freq` is negative, or `update_freq` or
+            `profile_batch` is none of the above.
     """
 
     def __init__(
@@ -106,6 +112,7 @@ class TensorBoard(keras.callbacks.Callback):
         write_graph: bool = True,
         write_steps_per_second: bool = False,
         update_freq: int | Literal["epoch", "batch"] = "epoch",
+        profile_batch: int | str | tuple[int, int] = 0,
     ) -> None:
         super().__init__()
         self.log_dir = local_path(log_dir, "TensorBoard", "an event file")
@@ -113,6 +120,9 @@ class TensorBoard(keras.callbacks.Callback):
         self.write_graph = write_graph
         self.write_steps_per_second = write_steps_per_second
         self.update_freq = _update_freq(update_freq)
+        self._first_traced, self._last_traced = _traced_batches(profile_batch)
+        self._annotation: Any = None
+        self._is_tracing = False
         self._train = EventFile(Path(self.log_dir, "train"))
         self._validation = EventFile(Path(self.log_dir, "validation"))
         self._batch = 0
@@ -128,6 +138,9 @@ class TensorBoard(keras.callbacks.Callback):
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Count batches from one."""
         self._batch = 0
+        run = run_of(self.model)
+        if run is not None:
+            run.at_end.append(self._stop_trace)
 
     def get_state(self) -> dict[str, int]:
         """What a `fit` that continues gives to `set_state`: how many batches were counted."""
@@ -144,14 +157,19 @@ class TensorBoard(keras.callbacks.Callback):
         self._validation.close()
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Start the batch's clock."""
+        """Start the batch's clock, and the trace of devices when it is its turn."""
         self._batch_began = time.perf_counter()
+        if self._first_traced:
+            self._trace_batch(self._batch + 1)
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Count the batch, and write its losses and metrics when it is its turn."""
         # Here, and not where it begins: on parameter servers several begin before the first ends.
         self._batch += 1
         began, self._batch_ended = max(self._batch_began, self._batch_ended), time.perf_counter()
+        if self._is_tracing and self._batch >= self._last_traced:
+            keras.tree.map_structure(np.asarray, logs)  # the step has ended then
+            self._stop_trace()
         if self.update_freq == "epoch" or self._batch % self.update_freq:
             return
         for name, value in (logs or {}).items():
@@ -192,6 +210,26 @@ class TensorBoard(keras.callbacks.Callback):
             self._validation.scalar(f"evaluation_{name}_vs_iterations", float(value), step)
         self._validation.flush()
 
+    def _trace_batch(self, batch: int) -> None:
+        if batch == self._first_traced and not self._is_tracing:
+            start_trace(os.path.join(self.log_dir, "train"))
+            self._is_tracing = True
+        if self._is_tracing:
+            self._end_annotation()
+            self._annotation = jax.profiler.StepTraceAnnotation("train", step_num=batch)
+            self._annotation.__enter__()
+
+    def _end_annotation(self) -> None:
+        annotation, self._annotation = self._annotation, None
+        if annotation is not None:
+            annotation.__exit__(None, None, None)
+
+    def _stop_trace(self) -> None:
+        self._end_annotation()
+        if self._is_tracing:
+            self._is_tracing = False
+            jax.profiler.stop_trace()
+
     def _learning_rates(self) -> dict[str, float]:
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
         if not isinstance(optimizer, keras.optimizers.Optimizer):
@@ -222,6 +260,25 @@ def _update_freq(value: Any) -> int | Literal["epoch"]:
     return _at_least(1, value, "update_freq")
 
 
+def _traced_batches(value: Any) -> tuple[int, int]:
+    """The first and the last batch to trace; zeros for none."""
+    found = value
+    if isinstance(value, str):
+        found = [int(part) if part.strip().isdecimal() else -1 for part in value.split(",")]
+        found = found[0] if len(found) == 1 else found
+    if isinstance(found, int) and not isinstance(found, bool):
+        found = (found, found)
+    if isinstance(found, (tuple, list)) and len(found) == 2:
+        first, last = found
+        numbers = isinstance(first, int) and isinstance(last, int)
+        if numbers and 0 <= first <= last and (first or not last):
+            return first, last
+    raise ValueError(
+        "TensorBoard: profile_batch must be a batch, counted from 1, or the first and the last of "
+        f"several, such as (10, 15), or 0 for none: {value!r}"
+    )
+
+
 KERAS_OWN = keras.callbacks.TensorBoard
 
 
@@ -229,10 +286,10 @@ class KerasTensorBoard(TensorBoard):
     """drumline's `TensorBoard` with the arguments of Keras's, for scripts left as they are.
 
     Args:
-        log_dir, histogram_freq, write_graph, write_steps_per_second, update_freq: see
-            `TensorBoard`.
-        write_images, profile_batch, embeddings_freq, embeddings_metadata: must keep the values
-            that ask for nothing.
+        log_dir, histogram_freq, write_graph, write_steps_per_second, update_freq, profile_batch:
+            see `TensorBoard`.
+        write_images, embeddings_freq, embeddings_metadata: must keep the values that ask for
+            nothing.
 
     Raises:
         NotImplementedError: an argument asks for what only TensorFlow can write.
@@ -252,7 +309,6 @@ class KerasTensorBoard(TensorBoard):
     ) -> None:
         for name, value in {
             "write_images": write_images,
-            "profile_batch": profile_batch,
             "embeddings_freq": embeddings_freq,
             "embeddings_metadata": embeddings_metadata,
         }.items():
@@ -261,7 +317,14 @@ class KerasTensorBoard(TensorBoard):
                     f"TensorBoard({name}={value!r}) needs TensorFlow, which is not installed. "
                     f"Leave {name} out, or install tensorflow."
                 )
-        super().__init__(log_dir, histogram_freq, write_graph, write_steps_per_second, update_freq)
+        super().__init__(
+            log_dir,
+            histogram_freq,
+            write_graph,
+            write_steps_per_second,
+            update_freq,
+            profile_batch,
+        )
 
 
 def replace_keras_tensorboard() -> None:

@@ -66,6 +66,7 @@ class FitRun:
         total_steps: how many steps were done since the training began.
         input: what the epochs are read from; None until it is known.
         drawn: what the workers of parameter servers read by themselves; None if they do not.
+        profile: the `StepProfile` that is made of it; None if none is.
         at_end: called when `fit` ends, also where it raises.
         scheduled: how many steps of the epoch workers were given. Where they are not ahead of what
             callbacks know of, it stays 0.
@@ -79,6 +80,7 @@ class FitRun:
         self.input: InputPosition | None = None
         self.drawn: WorkersInput | None = None
         self.scheduled = 0
+        self.profile: Any = None
         self.at_end: list[Callable[[], None]] = []
         self._awaited: list[Saver] = []
         self._validation: InputPosition | None = None

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from jax.profiler import ProfileData
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.util import tensor_util
 
@@ -158,8 +159,44 @@ def test_bad_arguments(options: dict[str, Any]) -> None:
 def test_the_stand_in_takes_keras_arguments_that_ask_for_nothing(tmp_path: Path) -> None:
     fit(KerasTensorBoard(str(tmp_path), write_images=False, profile_batch=0, embeddings_freq=0))
     assert "epoch_loss" in scalars(tmp_path / "train")
-    with pytest.raises(NotImplementedError, match=r"profile_batch=5\) needs TensorFlow"):
-        KerasTensorBoard(str(tmp_path), profile_batch=5)
+    with pytest.raises(NotImplementedError, match=r"embeddings_freq=5\) needs TensorFlow"):
+        KerasTensorBoard(str(tmp_path), embeddings_freq=5)
+
+
+@pytest.mark.parametrize("batches", [3, (3, 4), "3,4"])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_trace_of_the_batches_that_are_asked_for(
+    tmp_path: Path, batches: Any, devices: int
+) -> None:
+    strategy = dl.distribute.MirroredStrategy([f"cpu:{index}" for index in range(devices)])
+    fit(KerasTensorBoard(str(tmp_path), profile_batch=batches), strategy)
+    (trace,) = (tmp_path / "train" / "plugins" / "profile").rglob("*.xplane.pb")
+    steps, operations = set(), 0
+    for plane in ProfileData.from_file(str(trace)).planes:
+        for line in plane.lines:
+            for event in line.events:
+                found = dict(event.stats)
+                if event.name == "train":
+                    steps.add(found["step_num"])
+                operations += "hlo_op" in found
+    assert steps == ({3} if batches == 3 else {3, 4})
+    assert operations >= len(steps)
+
+
+@pytest.mark.parametrize("wrong", [-1, (4, 3), "3-4", (0, 2), (1, 2, 3), 2.5, True])
+def test_wrong_batches_to_trace_are_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"profile_batch must be .* such as \(10, 15\)"):
+        TensorBoard("logs", profile_batch=wrong)
+
+
+def test_a_fit_that_fails_while_it_is_traced_ends_the_trace(tmp_path: Path) -> None:
+    class Fails(TensorBoard):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            raise ZeroDivisionError
+
+    for _ in range(2):  # there can be one trace at a time
+        with pytest.raises(ZeroDivisionError):
+            fit(Fails(tmp_path, profile_batch=(1, 2)))
 
 
 def test_keras_name_works_and_its_own_class_says_what_to_do(tmp_path: Path) -> None:
