@@ -31,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = flags.parse(given)
         for line in parsed.remarks:
             print(line, file=sys.stderr)
-        from drumline.cnn.program import Program
+        from drumline.cnn.program import BenchmarkRun
 
-        program = Program(parsed)
+        program = BenchmarkRun(parsed)
     except ValueError as error:
         print(f"drumline cnn: {error}", file=sys.stderr)
         return 2

@@ -54,7 +54,9 @@ _MEMORY = "the memory of devices is XLA's: set XLA_PYTHON_CLIENT_MEM_FRACTION or
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "What is run": (
-        _flag("model", "trivial", "the model, as `--help` lists them, or one of keras.applications"),
+        _flag(
+            "model", "trivial", "the model, as `--help` lists them, or one of keras.applications"
+        ),
         _flag("eval", False, "evaluate the latest checkpoint of --train_dir"),
         _flag("eval_interval_secs", 0, "evaluate again after so many seconds; 0: once", least=0),
         _flag(
@@ -119,12 +121,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             int,
             least=1,
         ),
-        _flag(
-            "datasets_sloppy_parallel_interleave", False, "a slow image seldom stops the others"
-        ),
-        _flag(
-            "datasets_parallel_interleave_prefetch", None, "files read ahead", int, least=0
-        ),
+        _flag("datasets_sloppy_parallel_interleave", False, "a slow image seldom stops the others"),
+        _flag("datasets_parallel_interleave_prefetch", None, "files read ahead", int, least=0),
         _flag("multi_device_iterator_max_buffer_size", 1, "batches more to make ahead", least=0),
     ),
     "How variables are updated": (
@@ -168,7 +166,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("job_name", "", "what this process is", choices=("ps", "worker", "controller", "")),
         _flag("ps_hosts", "", "parameter servers, as HOST:PORT,HOST:PORT"),
         _flag("worker_hosts", "", "workers, as HOST:PORT,HOST:PORT"),
-        _without_effect("controller_host", None, "workers of distributed_all_reduce step together", str),
+        _without_effect(
+            "controller_host", None, "workers of distributed_all_reduce step together", str
+        ),
         _flag("task_index", 0, "which of them this process is", least=0),
     ),
     "Optimizer and numbers": (
@@ -248,9 +248,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _without_effect("gpu_kt_max_pending", 0, _MEMORY),
         _without_effect("mkl", False, "XLA has kernels of its own for CPUs"),
         _without_effect("kmp_blocktime", 0, "OpenMP is not used"),
-        _without_effect("kmp_affinity", "granularity=fine,verbose,compact,1,0", "OpenMP is not used"),
+        _without_effect(
+            "kmp_affinity", "granularity=fine,verbose,compact,1,0", "OpenMP is not used"
+        ),
         _without_effect("kmp_settings", 1, "OpenMP is not used"),
-        _without_effect("trt_mode", "", "TensorRT takes TensorFlow's graphs; export by model.export"),
+        _without_effect(
+            "trt_mode", "", "TensorRT takes TensorFlow's graphs; export by model.export"
+        ),
         _without_effect("trt_max_workspace_size_bytes", 4 << 30, "there is no TensorRT here"),
         _without_effect("use_chrome_trace_format", True, "traces are Chrome's always"),
         _without_effect("tfprof_file", None, "--trace_file, or dl.profile_steps()", str),

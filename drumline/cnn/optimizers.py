@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 from keras import ops
-
 
 LOSS_SCALE = 128.0
 """Where float16 is asked for and no scale, as most models of the original have it."""
 
 
-class Flags(Protocol):
-    """The flags that are read here; see `drumline.cnn.flags`."""
-
-    optimizer: str
-    momentum: float
-    rmsprop_decay: float
-    rmsprop_momentum: float
-    rmsprop_epsilon: float
-    adam_beta1: float
-    adam_beta2: float
-    adam_epsilon: float
-    init_learning_rate: float | None
-    piecewise_learning_rate_schedule: str | None
-    num_epochs_per_decay: float
-    learning_rate_decay_factor: float
-    num_learning_rate_warmup_epochs: float
-    minimum_learning_rate: float
-    gradient_clip: float | None
-
-
 def learning_rate_of(
-    flags: Flags, default: Any, examples_per_epoch: int, batch_size: int
+    flags: Any, default: Any, examples_per_epoch: int, batch_size: int
 ) -> LearningRate:
     """Return the schedule that the flags ask for.
 
@@ -81,7 +61,7 @@ def learning_rate_of(
 
 
 @keras.saving.register_keras_serializable(package="drumline.cnn")
-class LearningRate(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+class LearningRate(keras.optimizers.schedules.LearningRateSchedule):
     """A learning rate that rises at first, and falls piece by piece or in stairs.
 
     Args:
@@ -164,12 +144,12 @@ def _pieces(text: str, batches: float) -> tuple[list[float], list[int]]:
         boundaries = [int(int(part) * batches) - 1 for part in parts[1::2]]
     except ValueError:
         raise ValueError(f"{flag}: epochs are whole numbers, got {parts[1::2]}.") from None
-    if any(later <= earlier for earlier, later in zip(boundaries, boundaries[1:], strict=False)):
+    if any(later <= earlier for earlier, later in itertools.pairwise(boundaries)):
         raise ValueError(f"{flag}: epochs must rise.")
     return rates, boundaries
 
 
-def optimizer_of(flags: Flags, learning_rate: LearningRate) -> keras.optimizers.Optimizer:
+def optimizer_of(flags: Any, learning_rate: LearningRate) -> keras.optimizers.Optimizer:
     """Return the optimizer that the flags ask for.
 
     Momentum is Nesterov's, as in the original.

@@ -17,9 +17,9 @@ import drumline as dl
 from drumline.cnn import consistency, inputs, models, optimizers
 from drumline.cnn.loop.evaluation import Evaluation
 from drumline.cnn.loop.reporting import BenchmarkLog
+from drumline.cnn.loop.training import BenchmarkLoop, RunCheckpoints, RunPlan, RunStatistics
 from drumline.cnn.updates import modes, parameter_servers
-from drumline.cnn.updates.steps import LossOptions, Step
-from drumline.cnn.loop.training import Loop, Plan, Saver, Statistics
+from drumline.cnn.updates.steps import LossOptions, TrainingStep
 
 DEFAULT_BATCHES = 100
 EXAMPLES = {
@@ -49,7 +49,7 @@ _INPUT_FLAGS = (
 _READERS = {"imagenet": inputs.imagenet, "cifar10": inputs.cifar10}
 
 
-class Program:
+class BenchmarkRun:
     """A run of the benchmark.
 
     Args:
@@ -62,7 +62,7 @@ class Program:
     Example:
         >>> from drumline.cnn import flags, program
         >>> given = flags.parse(["--model=trivial", "--num_batches=2", "--batch_size=2"])
-        >>> program.Program(given, say=lambda line: None).run().num_steps  # doctest: +SKIP
+        >>> program.BenchmarkRun(given, say=lambda line: None).run().num_steps  # doctest: +SKIP
         2
     """
 
@@ -76,7 +76,7 @@ class Program:
         self._local_batch = self._per_device * flags.num_gpus
         self._mode_name = _mode_name(flags)
 
-    def run(self) -> Statistics | None:
+    def run(self) -> RunStatistics | None:
         """Run what the flags ask for.
 
         Returns:
@@ -106,7 +106,7 @@ class Program:
             optimizer = None
             if not (flags.eval or flags.forward_only):
                 optimizer = self._optimizer(rate)
-            saver = Saver(flags.train_dir, model, optimizer, flags.max_ckpts_to_keep)
+            saver = RunCheckpoints(flags.train_dir, model, optimizer, flags.max_ckpts_to_keep)
         self._print_info(mode, batches, epochs)
         log = self._log(mode, batches, epochs)
         evaluation = self._evaluation(mode, model, saver, log)
@@ -127,7 +127,7 @@ class Program:
         summaries = None
         if flags.save_summaries_steps and flags.train_dir and mode.is_chief:
             summaries = dl.summary.create_file_writer(flags.train_dir)
-        loop = Loop(
+        loop = BenchmarkLoop(
             step,
             input_batches,
             self._plan(batches, batch, evaluation),
@@ -156,7 +156,7 @@ class Program:
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer | None,
         options: LossOptions,
-    ) -> tuple[Step, Iterator[Any]]:
+    ) -> tuple[TrainingStep, Iterator[Any]]:
         """The step of the mode, and its batches."""
         strategy = mode.strategy
         if isinstance(strategy, dl.distribute.ParameterServerStrategy):
@@ -166,7 +166,7 @@ class Program:
                 strategy, model, optimizer, alone, self._worker_dataset(mode)
             )
             return served, served.batches()
-        step = Step(
+        step = TrainingStep(
             strategy,
             model,
             optimizer,
@@ -218,12 +218,12 @@ class Program:
             )
         return made
 
-    def _plan(self, batches: int, batch: int, evaluation: Evaluation | None) -> Plan:
+    def _plan(self, batches: int, batch: int, evaluation: Evaluation | None) -> RunPlan:
         flags = self._flags
         warmup = 10 if flags.num_warmup_batches is None else flags.num_warmup_batches
         if flags.autotune_threshold and flags.num_warmup_batches is None:
             warmup = max(warmup, 5 * flags.autotune_threshold**2)
-        return Plan(
+        return RunPlan(
             num_batches=batches,
             num_warmup_batches=warmup,
             images=batch,
@@ -255,7 +255,7 @@ class Program:
         return lambda step: step in at
 
     def _evaluation(
-        self, mode: modes.Mode, model: keras.Model, saver: Saver, log: BenchmarkLog | None
+        self, mode: modes.Mode, model: keras.Model, saver: RunCheckpoints, log: BenchmarkLog | None
     ) -> Evaluation | None:
         flags = self._flags
         if not flags.eval and self._mode_name != "training + evaluation":
@@ -285,7 +285,7 @@ class Program:
             log=log,
         )
 
-    def _evaluate_checkpoints(self, evaluation: Evaluation, saver: Saver) -> None:
+    def _evaluate_checkpoints(self, evaluation: Evaluation, saver: RunCheckpoints) -> None:
         """Evaluate the latest checkpoint: once, or again and again."""
         flags = self._flags
         while True:
@@ -402,9 +402,7 @@ def dataset_of(flags: Any) -> str:
     """
     if flags.data_name:
         if flags.data_name not in EXAMPLES:
-            raise ValueError(
-                f"--data_name={flags.data_name}: there are {' and '.join(EXAMPLES)}."
-            )
+            raise ValueError(f"--data_name={flags.data_name}: there are {' and '.join(EXAMPLES)}.")
         return str(flags.data_name)
     if flags.data_dir is None:
         return "imagenet"
@@ -429,7 +427,9 @@ def _synthetic(
 
     def part(context: Any) -> tuple[Any, Any]:
         replica = context.replica_id_in_sync_group
-        own = dataclasses.replace(options, seed=options.seed + replica, shard_count=1, shard_index=0)
+        own = dataclasses.replace(
+            options, seed=options.seed + replica, shard_count=1, shard_index=0
+        )
         made = inputs.synthetic(own, strategy.replica_devices[replica])
         return made.images, made.labels
 

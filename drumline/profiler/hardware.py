@@ -44,8 +44,10 @@ def flops_of(jaxpr: Any) -> Counter[str]:
         elif eqn.primitive.name == "conv_general_dilated":
             total[str(eqn.invars[0].aval.dtype)] += _of_convolution(eqn)
         elif eqn.primitive.name == "cond":
-            branches = [flops_of(branch.jaxpr) for branch in eqn.params["branches"]]
-            total += max(branches, key=lambda each: sum(each.values()))
+            most: Counter[str] = Counter()
+            for branch in eqn.params["branches"]:
+                most = max(most, flops_of(branch.jaxpr), key=Counter.total)
+            total += most
         else:
             times = _rounds(eqn)
             for inner in _inner(eqn):

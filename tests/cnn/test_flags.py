@@ -9,9 +9,7 @@ import pytest
 from drumline.cnn.consistency import check
 from drumline.cnn.flags import FLAGS, GROUPS, help_text, parse
 
-HOSTS = (
-    " --ps_hosts=10.0.0.1:50000,10.0.0.2:50000 --worker_hosts=10.0.0.1:50001,10.0.0.2:50001 "
-)
+HOSTS = " --ps_hosts=10.0.0.1:50000,10.0.0.2:50000 --worker_hosts=10.0.0.1:50001,10.0.0.2:50001 "
 RESNET = (
     "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
     "--variable_update=distributed_replicated "
@@ -44,8 +42,18 @@ def test_commands_of_the_guide_are_read(command: str) -> None:
 
 def test_values_have_their_types_and_the_later_counts() -> None:
     found = parse(
-        "--batch_size=8 -batch_size 16 --weight_decay=1e-3 --noxla_compile --eval=True "
-        "--eval_during_training_at_specified_steps=3,5 --distortions --num_epochs 0.5".split()
+        [
+            "--batch_size=8",
+            "-batch_size",
+            "16",
+            "--weight_decay=1e-3",
+            "--noxla_compile",
+            "--eval=True",
+            "--eval_during_training_at_specified_steps=3,5",
+            "--distortions",
+            "--num_epochs",
+            "0.5",
+        ]
     )
     assert (found.batch_size, found.weight_decay, found.eval) == (16, 1e-3, True)
     assert found.eval_during_training_at_specified_steps == ["3", "5"]
@@ -96,4 +104,3 @@ def test_all_flags_are_in_the_help() -> None:
 def test_an_unknown_attribute_is_named() -> None:
     with pytest.raises(AttributeError, match="no flag 'batchsize'"):
         _: Any = parse([]).batchsize
-

@@ -68,16 +68,17 @@ def test_pieces_change_behind_the_last_step_of_an_epoch() -> None:
 def test_a_rate_rises_first() -> None:
     given = flags(init_learning_rate=0.4, num_learning_rate_warmup_epochs=2)
     assert rates(given, [0, 5, 10, 19, 20]) == pytest.approx([0, 0.1, 0.2, 0.38, 0.4])
-    pieces = flags(
-        piecewise_learning_rate_schedule="0.4;3;0.1", num_learning_rate_warmup_epochs=1
-    )
+    pieces = flags(piecewise_learning_rate_schedule="0.4;3;0.1", num_learning_rate_warmup_epochs=1)
     assert rates(pieces, [5, 10, 30]) == pytest.approx([0.2, 0.4, 0.1])
 
 
 def test_a_schedule_survives_its_configuration() -> None:
     falling = keras.optimizers.schedules.PiecewiseConstantDecay([5], [1.0, 0.5])
     given = flags(piecewise_learning_rate_schedule="0.4;3;0.1", num_learning_rate_warmup_epochs=1)
-    for rate in (learning_rate_of(given, 1.0, 100, 10), learning_rate_of(flags(), falling, 100, 10)):
+    for rate in (
+        learning_rate_of(given, 1.0, 100, 10),
+        learning_rate_of(flags(), falling, 100, 10),
+    ):
         again = LearningRate.from_config(rate.get_config())
         for step in (0, 5, 6, 29, 30):
             assert float(again(np.int32(step))) == float(rate(np.int32(step)))

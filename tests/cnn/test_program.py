@@ -57,7 +57,9 @@ def test_parameters_on_the_cpu_train_to_the_same_numbers(together: dict[int, flo
     out = run(*TWO, "--local_parameter_device=cpu")
     assert "the logical CPU devices cpu:1 to cpu:2 stand for gpu:0 to gpu:1" in out
     assert "Batch size:  8 global\n             4 per device" in out
-    assert "Variables:   parameter_server" in out and "Done warm up\nStep\tImg/sec\ttotal_loss" in out
+    assert (
+        "Variables:   parameter_server" in out and "Done warm up\nStep\tImg/sec\ttotal_loss" in out
+    )
     assert losses(out) == pytest.approx(together, rel=1e-3) and sorted(together) == [1, 2, 3, 4]
     assert TOTAL.search(out)
 

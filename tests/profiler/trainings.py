@@ -41,7 +41,9 @@ def _facts(epoch: Any) -> dict[str, Any]:
 
 def fit(strategy: Any, rest: Any) -> Any:
     with strategy.scope():
-        model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(64), keras.layers.Dense(1)])
+        model = keras.Sequential(
+            [keras.Input((32,)), keras.layers.Dense(64), keras.layers.Dense(1)]
+        )
         model.compile(keras.optimizers.SGD(1e-3), "mse")
     profiler = dl.keras.callbacks.StepProfiler()
     rests = keras.callbacks.LambdaCallback(on_train_batch_end=rest)

@@ -10,7 +10,7 @@ import keras
 
 import drumline as dl
 from drumline.cnn.loop.reporting import BenchmarkLog, accuracy_line, total_lines
-from drumline.cnn.updates.steps import LossOptions, Step
+from drumline.cnn.updates.steps import LossOptions, TrainingStep
 
 
 class Evaluation:
@@ -43,7 +43,7 @@ class Evaluation:
         summaries: Any = None,
         log: BenchmarkLog | None = None,
     ) -> None:
-        self._step = Step(strategy, model, None, LossOptions(batch_size=batch_size))
+        self._step = TrainingStep(strategy, model, None, LossOptions(batch_size=batch_size))
         self._batches = batches
         self._num_batches = num_batches
         self._batch_size = batch_size
@@ -93,4 +93,4 @@ class Evaluation:
 
     def reached(self, goal: float | None) -> bool:
         """Whether the last evaluation's top-1 was so much."""
-        return bool(goal) and self._top_1 >= goal
+        return goal is not None and 0 < goal <= self._top_1

@@ -17,14 +17,14 @@ import keras
 
 import drumline as dl
 from drumline.cnn.loop.reporting import BenchmarkLog, Speed, step_header, step_line, total_lines
-from drumline.cnn.updates.steps import Step
+from drumline.cnn.updates.steps import TrainingStep
 
 TRACED = -2
 """The step that ``--trace_file`` traces: the last but one of the warm-up, as in the original."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """How many steps there are, and what is done between them.
 
     Attributes:
@@ -61,7 +61,7 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Statistics:
+class RunStatistics:
     """What a run found.
 
     Attributes:
@@ -83,7 +83,7 @@ class Statistics:
         return dataclasses.asdict(self)
 
 
-class Saver:
+class RunCheckpoints:
     """Checkpoints of a run: what is there is restored, and what is new is saved.
 
     Args:
@@ -112,7 +112,7 @@ class Saver:
         self._saved_at = time.monotonic()
 
     def restore(self, path: str | None = None) -> str | None:
-        """Restore a checkpoint, by default the latest; return its path, or None if there is none."""
+        """Restore a checkpoint, by default the latest; return its path, or None without one."""
         found = path or (None if self._manager is None else self._manager.latest_checkpoint)
         if found is not None:
             self._checkpoint.restore(found).expect_partial()
@@ -126,14 +126,14 @@ class Saver:
         self._manager.save(checkpoint_number=step)
         self._saved_at = time.monotonic()
 
-    def due(self, step: int, plan: Plan) -> bool:
+    def due(self, step: int, plan: RunPlan) -> bool:
         """Whether a checkpoint is due after this step."""
         if plan.save_steps:
             return step > 0 and step % plan.save_steps == 0
         return bool(plan.save_seconds) and time.monotonic() - self._saved_at >= plan.save_seconds
 
 
-class Loop:
+class BenchmarkLoop:
     """Run steps on batches, and say how fast they were.
 
     One step is always under way while the one before it is waited for, so that looking at a loss
@@ -143,8 +143,8 @@ class Loop:
     Args:
         step: what is run.
         batches: of the step, without an end.
-        plan: see `Plan`.
-        saver: see `Saver`.
+        plan: see `RunPlan`.
+        saver: see `RunCheckpoints`.
         num_workers: processes that compute.
         is_chief: whether this process saves and writes summaries.
         say: prints a line.
@@ -156,10 +156,10 @@ class Loop:
 
     def __init__(
         self,
-        step: Step,
+        step: TrainingStep,
         batches: Iterator[Any],
-        plan: Plan,
-        saver: Saver,
+        plan: RunPlan,
+        saver: RunCheckpoints,
         *,
         num_workers: int = 1,
         is_chief: bool = True,
@@ -182,7 +182,7 @@ class Loop:
         self._evaluate = evaluate
         self._times: list[float] = []
 
-    def run(self) -> Statistics:
+    def run(self) -> RunStatistics:
         """Run all steps that are left to do."""
         plan = self._plan
         start = int(self._saver.step.value)
@@ -198,7 +198,7 @@ class Loop:
     def _next(self) -> dict[str, Any]:
         return self._step(next(self._batches))
 
-    def _timed(self, start: int) -> Statistics:
+    def _timed(self, start: int) -> RunStatistics:
         plan, steps, done = self._plan, 0, False
         ahead: dict[str, Any] | None = None
         loss, waits = float("nan"), 0.0
@@ -230,7 +230,7 @@ class Loop:
             if self._log is not None:
                 self._log.metric("average_examples_per_sec", speed, step=start + steps)
             self._saver.save(start + steps)
-        return Statistics(
+        return RunStatistics(
             self._num_workers, steps, seconds / steps if steps else 0.0, speed, float(loss)
         )
 

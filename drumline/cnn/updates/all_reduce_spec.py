@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -45,7 +46,7 @@ _ACROSS = ("xring", "rechd", "pscpu")
 
 
 @dataclasses.dataclass(frozen=True)
-class Range:
+class SizeRange:
     """The algorithm for arrays up to a size.
 
     Attributes:
@@ -71,7 +72,7 @@ def parse_size(text: str) -> int:
     return int(found[1]) * _SUFFIXES[found[2].upper()]
 
 
-def parse(spec: str) -> list[Range]:
+def parse(spec: str) -> list[SizeRange]:
     """Return the ranges of a specification, in the order of their limits.
 
     Raises:
@@ -91,9 +92,9 @@ def parse(spec: str) -> list[Range]:
                 limit = parse_size(parts[place + 1])
             except ValueError as error:
                 raise ValueError(f"all_reduce_spec {spec!r}: {error}") from None
-        ranges.append(Range(*_algorithm(spec, parts[place]), limit))
+        ranges.append(SizeRange(*_algorithm(spec, parts[place]), limit))
     limits = [each.limit for each in ranges if each.limit is not None]
-    if any(later <= earlier for earlier, later in zip(limits, limits[1:], strict=False)):
+    if any(later <= earlier for earlier, later in itertools.pairwise(limits)):
         raise ValueError(f"all_reduce_spec {spec!r}: the sizes must rise from range to range.")
     return ranges
 
@@ -154,7 +155,7 @@ class SpecifiedAllReduce(CrossDeviceOps):
     """
 
     def __init__(
-        self, spec: str, ranges: Sequence[Range], packing: CrossDeviceOps | None = None
+        self, spec: str, ranges: Sequence[SizeRange], packing: CrossDeviceOps | None = None
     ) -> None:
         super().__init__(num_packs=0)
         if packing is not None:
@@ -173,7 +174,7 @@ class SpecifiedAllReduce(CrossDeviceOps):
         turn, self._turn = self._turn, self._turn + 1
         return _sum(self.range_of(array), array, axis, turn)
 
-    def range_of(self, array: ArrayLike | jax.ShapeDtypeStruct) -> Range:
+    def range_of(self, array: ArrayLike | jax.ShapeDtypeStruct) -> SizeRange:
         """The range that an array of this size is in."""
         size = int(np.prod(np.shape(array)))
         return next(each for each in self.ranges if each.limit is None or size <= each.limit)
@@ -239,7 +240,7 @@ def _size(array: ArrayLike | jax.ShapeDtypeStruct) -> int:
     return int(np.prod(np.shape(array)))
 
 
-def _shards(array: ArrayLike | jax.ShapeDtypeStruct, chosen: Range) -> int:
+def _shards(array: ArrayLike | jax.ShapeDtypeStruct, chosen: SizeRange) -> int:
     """Into how many shards an array is cut: none of them is empty."""
     size = _size(array)
     return -(-size // piece_length(size, chosen.shards))
@@ -249,7 +250,7 @@ def _dtype(array: ArrayLike | jax.ShapeDtypeStruct) -> np.dtype:
     return np.dtype(jnp.result_type(array))
 
 
-def _sum(chosen: Range, array: jax.Array, axis: ReplicaAxis, turn: int) -> jax.Array:
+def _sum(chosen: SizeRange, array: jax.Array, axis: ReplicaAxis, turn: int) -> jax.Array:
     if axis.size == 1:
         return array
     if chosen.algorithm in ("nccl", "collective"):
@@ -264,9 +265,7 @@ def _sum(chosen: Range, array: jax.Array, axis: ReplicaAxis, turn: int) -> jax.A
         sums = [_ring(row, axis, shard) for shard, row in enumerate(rows)]
     else:
         first = turn * len(rows)
-        sums = [
-            _gathered(row, axis, (first + shard) % axis.size) for shard, row in enumerate(rows)
-        ]
+        sums = [_gathered(row, axis, (first + shard) % axis.size) for shard, row in enumerate(rows)]
     return join(jnp.stack(sums), array.shape)
 
 
@@ -346,9 +345,7 @@ def _across(
     return result
 
 
-def _doubled(
-    part: jax.Array, axis: ReplicaAxis, lines: tuple[tuple[int, ...], ...]
-) -> jax.Array:
+def _doubled(part: jax.Array, axis: ReplicaAxis, lines: tuple[tuple[int, ...], ...]) -> jax.Array:
     """Recursive doubling in each line at once; see `RecursiveDoublingAllReduce`."""
     count = len(lines[0])
     paired = 1 << (count.bit_length() - 1)

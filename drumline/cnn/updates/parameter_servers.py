@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 import drumline as dl
-from drumline.cnn.updates.steps import LossOptions, Step
+from drumline.cnn.updates.steps import LossOptions, TrainingStep
 
 WITHOUT_LEADER_SECONDS = 60.0
 """How long tasks wait for a leader that is lost."""
@@ -57,15 +57,18 @@ def strategy_of(flags: Any) -> dl.distribute.ParameterServerStrategy:
     )
 
 
-class ServerStep(Step):
+class ServerStep(TrainingStep):
     """A step of every worker, each with a batch of its own.
 
     Args:
         strategy: the leader's.
-        model: see `Step`.
-        optimizer: see `Step`; None where nothing is trained.
+        model: see `TrainingStep`.
+        optimizer: see `TrainingStep`; None where nothing is trained.
         options: of one worker's step.
         dataset: from an input context to a worker's batches, without an end.
+
+    Attributes:
+        workers: how many there are.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class ServerStep(Step):
     ) -> None:
         super().__init__(strategy, model, optimizer, options)
         self._coordinator = dl.distribute.coordinator.ClusterCoordinator(strategy)
+        self.workers = len(strategy.worker_addresses)
         self._batches = iter(self._coordinator.create_per_worker_dataset(dataset))
 
         def worker_step(batches: Iterator[Any]) -> dict[str, Any]:
@@ -98,11 +102,6 @@ class ServerStep(Step):
             self._coordinator.schedule(self._worker_step, args=(self._batches,))
             for _ in range(self.workers)
         ]
-
-    @property
-    def workers(self) -> int:
-        """How many workers there are."""
-        return len(self.strategy.worker_addresses)
 
     def wait(self, results: Any) -> None:
         """Wait for a step of every worker."""

@@ -52,7 +52,7 @@ def report_of(logits: Any, labels: Any, batch_size: int) -> dict[str, Any]:
     }
 
 
-class Step:
+class TrainingStep:
     """One step on a batch, for `strategy.run`'s replicas.
 
     Args:
@@ -120,9 +120,7 @@ class Step:
 
     def report(self, results: dict[str, Any]) -> dict[str, float]:
         """Sum the replicas' shares, and wait for them."""
-        return {
-            name: float(self.strategy.reduce("SUM", value)) for name, value in results.items()
-        }
+        return {name: float(self.strategy.reduce("SUM", value)) for name, value in results.items()}
 
     def collect(self) -> None:
         """Give the model the weights of the first of independent replicas."""
@@ -190,7 +188,9 @@ class Step:
         )
         return report
 
-    def _loss(self, outputs: Any, labels: Any, weights: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
+    def _loss(
+        self, outputs: Any, labels: Any, weights: Sequence[Any]
+    ) -> tuple[Any, dict[str, Any]]:
         """This replica's share of the batch's loss, scaled; and what is reported."""
         options = self._options
         logits, *auxiliary = outputs if isinstance(outputs, (list, tuple)) else [outputs]

@@ -15,6 +15,7 @@ from drumline.keras.state import strategy_of
 from drumline.profiler import EpochProfile, StepProfile
 from drumline.profiler.prometheus import MetricsServer
 
+
 class StepProfiler(keras.callbacks.Callback):
     """Split the time of every epoch of `fit` into parts, and say which process is slow.
 

@@ -138,9 +138,7 @@ class Track(keras.callbacks.Callback):
 
 def _numbers(logs: Mapping[str, Any]) -> dict[str, float]:
     """The scalars among what `fit` reports."""
-    return {
-        name: float(np.asarray(value)) for name, value in logs.items() if np.size(value) == 1
-    }
+    return {name: float(np.asarray(value)) for name, value in logs.items() if np.size(value) == 1}
 
 
 class _TensorBoard:

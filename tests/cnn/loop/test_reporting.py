@@ -55,7 +55,10 @@ def test_lines_are_those_that_scripts_parse() -> None:
     ]
     assert total_lines(123.456)[1] == "total images/sec: 123.46"
     assert total_lines(1)[0] == "-" * 64
-    assert accuracy_line(0.5, 0.75, 320) == "Accuracy @ 1 = 0.5000 Accuracy @ 5 = 0.7500 [320 examples]"
+    assert (
+        accuracy_line(0.5, 0.75, 320)
+        == "Accuracy @ 1 = 0.5000 Accuracy @ 5 = 0.7500 [320 examples]"
+    )
 
 
 def test_files_of_a_benchmark(tmp_path: Path) -> None:
@@ -82,9 +85,7 @@ def test_files_of_a_benchmark(tmp_path: Path) -> None:
     ]
     log.metric("current_examples_per_sec", 12.5, step=10, unit="images/s", worker=1)
     log.metric("loss", math.nan, step=20)
-    first, second = map(
-        json.loads, (tmp_path / "a" / "b" / "metric.log").read_text().splitlines()
-    )
+    first, second = map(json.loads, (tmp_path / "a" / "b" / "metric.log").read_text().splitlines())
     assert first == {
         "name": "current_examples_per_sec",
         "value": 12.5,

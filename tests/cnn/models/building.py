@@ -28,9 +28,19 @@ def averages(model: keras.Model) -> list[Any]:
     return [variable for variable in model.non_trainable_variables if "moving" in variable.path]
 
 
-ROLES = (
-    "conv depthwise pointwise conv_bias separable_bias beta gamma mean variance dense dense_bias"
-).split()
+ROLES = [
+    "conv",
+    "depthwise",
+    "pointwise",
+    "conv_bias",
+    "separable_bias",
+    "beta",
+    "gamma",
+    "mean",
+    "variance",
+    "dense",
+    "dense_bias",
+]
 
 
 def value(role: str, index: int, shape: tuple[int, ...]) -> np.ndarray:

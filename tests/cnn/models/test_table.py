@@ -104,9 +104,7 @@ def test_image_sizes_are_those_of_keras(name: str) -> None:
 
 def test_keras_settings_are_as_before() -> None:
     before = keras.config.image_data_format(), keras.config.dtype_policy().name
-    model = of_shapes(
-        lambda: models.build("MobileNet", data_format="NCHW", dtype="mixed_bfloat16")
-    )
+    model = of_shapes(lambda: models.build("MobileNet", data_format="NCHW", dtype="mixed_bfloat16"))
     assert (keras.config.image_data_format(), keras.config.dtype_policy().name) == before
     assert tuple(model.inputs[0].shape) == (None, 224, 224, 3)
     assert model.outputs[0].dtype == "float32"

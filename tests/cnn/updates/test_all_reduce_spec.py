@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drumline.cnn.updates import all_reduce_spec
-from drumline.cnn.updates.all_reduce_spec import Range, SpecifiedAllReduce, all_reduce_of, parse
+from drumline.cnn.updates.all_reduce_spec import SizeRange, SpecifiedAllReduce, all_reduce_of, parse
 from drumline.distribute.collectives import NcclAllReduce
 from tests.distribute.collectives import checks
 from tests.distribute.collectives.replicas import axis_of, program, run, stack_of
@@ -20,14 +20,14 @@ TWO_LEVELS = [f"{a}/{b}" for a in ("nccl", "pscpu") for b in ("xring", "rechd", 
 
 
 def test_the_grammar() -> None:
-    assert parse("nccl") == [Range("nccl", 1, None)]
-    assert parse("psgpu#4") == [Range("psgpu", 4, None)]
+    assert parse("nccl") == [SizeRange("nccl", 1, None)]
+    assert parse("psgpu#4") == [SizeRange("psgpu", 4, None)]
     assert parse("pscpu:2k:pscpu#2:64K:xring") == [
-        Range("pscpu", 1, 2048),
-        Range("pscpu", 2, 65536),
-        Range("xring", 1, None),
+        SizeRange("pscpu", 1, 2048),
+        SizeRange("pscpu", 2, 65536),
+        SizeRange("xring", 1, None),
     ]
-    assert parse("nccl/xring") == [Range("nccl/xring", 1, None)]
+    assert parse("nccl/xring") == [SizeRange("nccl/xring", 1, None)]
     sizes = {"7": 7, "32k": 2**15, "1M": 2**20, "2G": 2**31, "1T": 2**40}
     assert {text: all_reduce_spec.parse_size(text) for text in sizes} == sizes
 

@@ -12,7 +12,7 @@ import pytest
 
 import drumline as dl
 from drumline.cnn.updates.all_reduce_spec import all_reduce_of
-from drumline.cnn.updates.steps import LossOptions, Step
+from drumline.cnn.updates.steps import LossOptions, TrainingStep
 from drumline.distribute.collectives import ReplicaAxis
 from drumline.distribute.step.arguments import flatten_arguments
 from drumline.distribute.step.replica_programs import ReplicaProgram
@@ -35,7 +35,9 @@ def sent(strategy: dl.distribute.Strategy, **how: Any) -> tuple[np.ndarray, kera
             ]
         )
         optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
-    step = Step(strategy, model, optimizer, LossOptions(batch_size=ROWS, **how.pop("options", {})), **how)
+    step = TrainingStep(
+        strategy, model, optimizer, LossOptions(batch_size=ROWS, **how.pop("options", {})), **how
+    )
     data = dl.data.Dataset.from_tensors(
         (np.ones((ROWS, 9, 9, 3), np.float32), np.zeros(ROWS, np.int32))
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from drumline.cnn.updates.steps import LossOptions, Step
+from drumline.cnn.updates.steps import LossOptions, TrainingStep
 
 ROWS, WIDTH, CLASSES, RATE, DECAY, STEPS = 8, 5, 7, 0.5, 0.01, 6
 DEVICES = ["cpu:0", "cpu:1"]
@@ -73,7 +73,7 @@ def run_steps(strategy: dl.distribute.Strategy, options: LossOptions, **how: Any
     with strategy.scope():
         model = linear_model()
         optimizer = keras.optimizers.SGD(RATE)
-    step = Step(strategy, model, optimizer, options, **how)
+    step = TrainingStep(strategy, model, optimizer, options, **how)
     data = dl.data.Dataset.from_generator(
         lambda: iter(batches()),
         output_signature=(
@@ -141,7 +141,7 @@ def test_accuracies_are_those_of_the_whole_batch() -> None:
     with strategy.scope():
         model = linear_model()
     options = LossOptions(batch_size=ROWS, accuracies=True)
-    step = Step(strategy, model, None, options)
+    step = TrainingStep(strategy, model, None, options)
     rows, labels = batches()[0]
     data = dl.data.Dataset.from_tensors((rows, labels))
     (batch,) = strategy.experimental_distribute_dataset(data)
@@ -162,7 +162,7 @@ def test_an_auxiliary_head_counts_two_fifths() -> None:
         model = keras.Model(inputs, [logits, auxiliary])
         model.set_weights([w.astype(np.float32) for w in first_weights()] * 2)
         optimizer = keras.optimizers.SGD(RATE)
-    step = Step(strategy, model, optimizer, LossOptions(batch_size=ROWS))
+    step = TrainingStep(strategy, model, optimizer, LossOptions(batch_size=ROWS))
     data = dl.data.Dataset.from_tensors((rows, labels))
     (batch,) = strategy.experimental_distribute_dataset(data)
     loss, _ = slopes(first_weights(), rows, labels, decay=0)

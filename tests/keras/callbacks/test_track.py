@@ -1,4 +1,4 @@
-"""Trackers get what `fit` reports and the numbers of step profiles, read back by their own readers."""
+"""Trackers get what `fit` and step profiles report, read back by their own readers."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def needs(kind: str) -> None:
 
 
 def test_tensorboard(tmp_path: Path) -> None:
-    track = dl.keras.callbacks.Track(
-        "tensorboard", directory=tmp_path, name="one", update_freq=2
-    )
+    track = dl.keras.callbacks.Track("tensorboard", directory=tmp_path, name="one", update_freq=2)
     wanted = expected(*run(track))
     found = scalars(tmp_path / "one")
     for name, values in wanted.items():
