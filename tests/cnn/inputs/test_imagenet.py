@@ -15,11 +15,10 @@ import pytest
 import drumline as dl
 from drumline.cnn.inputs import ImageInputOptions, imagenet
 from tests.cnn.inputs.record_files import fake, jpegs, record, write
-from tests.image.samples import decoded, encoded, picture
+from tests.image.samples import encoded, picture
 
 SIZE = (24, 32)
 OPTIONS = ImageInputOptions(batch_size=8, image_size=SIZE, num_epochs=1)
-MIRROR = "tensorflow+benchmarks/repo"
 FAKE = "scripts/tf_cnn_benchmarks/test_data/fake_tf_record_data"
 
 
@@ -181,24 +180,28 @@ def test_half_of_the_windows_are_mirrored(tmp_path: Path) -> None:
     assert 20 < rising < 44
 
 
-def test_a_model_trains_on_records_like_the_originals(folder: Path) -> None:
+def train_a_little(data: dl.data.Dataset) -> None:
     model = keras.Sequential([keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1001)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile("sgd", loss)
-    data = imagenet(folder, "train", with_options(num_epochs=None, distortions=True))
     history = model.fit(data, steps_per_epoch=4, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
 
 
+def test_a_model_trains_on_records_like_the_originals(folder: Path) -> None:
+    train_a_little(imagenet(folder, "train", with_options(num_epochs=None, distortions=True)))
+
+
 def test_the_originals_own_records_train(tmp_path: Path) -> None:
-    root = Path(os.environ.get("DRUMLINE_MIRROR", "/work/.mirror")) / MIRROR
-    if not root.exists():
-        pytest.skip(f"no copy of tensorflow/benchmarks at {root}; DRUMLINE_MIRROR names its folder")
+    clone = os.environ.get("DRUMLINE_TF_BENCHMARKS")
+    if clone is None:
+        pytest.skip("DRUMLINE_TF_BENCHMARKS names no clone of github.com/tensorflow/benchmarks")
     for name in (*(f"train-{k:05d}-of-00008" for k in range(8)), "validation-00000-of-00002"):
-        shown = ["git", "-C", str(root), "show", f"HEAD:{FAKE}/{name}"]
+        shown = ["git", "-C", clone, "show", f"HEAD:{FAKE}/{name}"]
         (tmp_path / name).write_bytes(subprocess.run(shown, check=True, capture_output=True).stdout)
     labels = all_labels(imagenet(tmp_path, "train", with_options(distortions=True)))
     assert len(labels) == 512 and set(labels) <= set(range(1001))
+    train_a_little(imagenet(tmp_path, "train", with_options(num_epochs=None)))
     images, _ = next(iter(imagenet(tmp_path, "validation", OPTIONS)))
     assert np.isfinite(images).all() and images.min() >= -1 and images.max() <= 1
 
@@ -255,14 +258,14 @@ def test_boxes_with_too_few_numbers(tmp_path: Path) -> None:
 
 
 def test_evaluation_takes_the_middle(tmp_path: Path) -> None:
-    """A picture four times as wide as high: of 48 x 192 the middle of 48/1.145 x 48/1.145."""
-    pixels = np.zeros((48, 192, 3), np.uint8)
-    pixels[:, 48:144] = 255
+    """Of a picture of 48 x 192, whose columns have their numbers as values, resized to 45 x 183."""
+    pixels = np.broadcast_to(np.arange(192, dtype=np.uint8)[:, None], (48, 192, 3))
     write(tmp_path, "validation", [[record(encoded(pixels, quality=100), 1)]])
     options = with_options(batch_size=1, image_size=(40, 40))
     (images, _) = next(iter(imagenet(tmp_path, "validation", options)))
-    assert images.min() > 0.95
-    assert decoded(encoded(pixels, quality=100)).min() < 5
+    columns = (np.arange(40) + (183 - 40) // 2) * 192 / 183
+    wanted = np.broadcast_to(columns[:, None], (40, 40, 3))
+    np.testing.assert_allclose((images[0] + 1) * 127.5, wanted, atol=1)
 
 
 @pytest.mark.parametrize(
