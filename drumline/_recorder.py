@@ -18,7 +18,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 COMPUTING = "computing"
@@ -140,6 +140,22 @@ def _begins_within_call(array: Any) -> bool:
     return next(iter(devices)).platform == "cpu"
 
 
+class _Visit:
+    """The block of `StepRecorder.at`; a class, as a step has several of them."""
+
+    __slots__ = ("_place", "_recorder")
+
+    def __init__(self, recorder: StepRecorder, place: Place) -> None:
+        self._recorder = recorder
+        self._place = place
+
+    def __enter__(self) -> None:
+        self._recorder.enter(self._place)
+
+    def __exit__(self, *_: object) -> None:
+        self._recorder.leave()
+
+
 class StepRecorder:
     """Records the thread that makes it.
 
@@ -187,29 +203,24 @@ class StepRecorder:
 
     # What the training thread reports.
 
-    @contextlib.contextmanager
-    def at(self, part: str, name: str = "") -> Iterator[None]:
+    def at(self, part: str, name: str = "") -> contextlib.AbstractContextManager[None]:
         """Within the block the training thread is there; in other threads nothing is recorded."""
         if threading.get_ident() != self.thread:
-            yield
-            return
-        self.enter(part, name)
-        try:
-            yield
-        finally:
-            self.leave()
+            return contextlib.nullcontext()
+        return _Visit(self, (part, name))
 
-    def enter(self, part: str, name: str = "") -> None:
+    def enter(self, place: Place) -> None:
         """Go to a place; `leave` returns from it. Called by the training thread alone."""
-        place = (part, name)
-        if self._place[0] in _ABSORBING and part != self._place[0]:
-            place = self._place
-        self._stack.append(self._place)
-        self._mark(place)
+        here = self._place
+        self._stack.append(here)
+        if place != here and (here[0] not in _ABSORBING or place[0] == here[0]):
+            self._mark(place)
 
     def leave(self) -> None:
         """Return from the innermost place."""
-        self._mark(self._stack.pop())
+        place = self._stack.pop()
+        if place != self._place:
+            self._mark(place)
 
     def is_here(self) -> bool:
         """Whether the calling thread is the one that trains."""
@@ -409,8 +420,18 @@ def split_time(
     totals: dict[Place, float] = {}
     next_busy = next_compiled = 0
     for since, end, place in pieces:
-        compiling, next_compiled = _inside(compiled, next_compiled, since, end)
-        computing, next_busy = _inside(busy, next_busy, since, end)
+        if end <= since:
+            continue
+        while next_busy < len(busy) and busy[next_busy][1] <= since:
+            next_busy += 1
+        while next_compiled < len(compiled) and compiled[next_compiled][1] <= since:
+            next_compiled += 1
+        is_free = next_busy == len(busy) or busy[next_busy][0] >= end
+        if is_free and (next_compiled == len(compiled) or compiled[next_compiled][0] >= end):
+            totals[place] = totals.get(place, 0.0) + end - since
+            continue
+        compiling = _inside(compiled, next_compiled, since, end)
+        computing = _inside(busy, next_busy, since, end)
         if place[0] == PROFILER:
             compiling, computing = [], []
         elif place[0] == VALIDATION:
@@ -430,16 +451,13 @@ def split_time(
 
 def _inside(
     intervals: list[tuple[float, float]], first: int, since: float, end: float
-) -> tuple[list[tuple[float, float]], int]:
-    """The intervals within a piece of time, cut to it, and the first that may reach beyond it."""
-    while first < len(intervals) and intervals[first][1] <= since:
-        first += 1
+) -> list[tuple[float, float]]:
+    """The intervals from the first on that are within a piece of time, cut to it."""
     found: list[tuple[float, float]] = []
-    number = first
-    while number < len(intervals) and intervals[number][0] < end:
-        found.append((max(since, intervals[number][0]), min(end, intervals[number][1])))
-        number += 1
-    return found, first
+    while first < len(intervals) and intervals[first][0] < end:
+        found.append((max(since, intervals[first][0]), min(end, intervals[first][1])))
+        first += 1
+    return found
 
 
 def _length(intervals: list[tuple[float, float]]) -> float:

@@ -24,10 +24,13 @@ MODULES = (
     "drumline.distribute.strategies",
     "drumline.distribute.parameter_server.strategy",
     "drumline.distribute.strategy",
+    "drumline.keras.callbacks.step_profiler",
+    "drumline.keras.callbacks.track",
     "drumline.keras.layers.hashing",
     "drumline.keras.layers.integer_lookup",
     "drumline.keras.layers.string_lookup",
     "drumline.keras.layers.text_vectorization",
+    "drumline.profiler.step_profile",
 )
 WHOLE = (dl.data.Dataset, dl.distribute.Strategy, dl.distribute.StrategyExtended)
 CLASSES = (

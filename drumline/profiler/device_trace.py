@@ -25,6 +25,10 @@ class DeviceTrace:
             that is removed when it was read.
         steps: the first step that is traced, counted from 0, and the one that is not any more.
 
+    Attributes:
+        is_over: whether no further step is to be traced.
+        communication_share: what `communication_share` found in the trace.
+
     Raises:
         ValueError: if these are not two numbers in order.
     """
@@ -38,6 +42,7 @@ class DeviceTrace:
         self._active = False
         self._begun = False
         self._step = 0
+        self.is_over = False
         self.communication_share: float | None = None
 
     def step_started(self, array: Any) -> None:
@@ -59,6 +64,7 @@ class DeviceTrace:
         if not self._active:
             return
         self._active = False
+        self.is_over = True
         jax.profiler.stop_trace()
         directory = self._directory or (self._temporary.name if self._temporary else "")
         self.communication_share = communication_share(directory)
@@ -76,6 +82,7 @@ class DeviceTrace:
             start_trace(directory, python=self._directory is not None)
         except RuntimeError:
             self._active = False
+            self.is_over = True
             if self._directory is not None:
                 raise
             # Another trace is being made, which goes before a sample.

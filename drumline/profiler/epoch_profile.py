@@ -66,6 +66,7 @@ class EpochProfile:
         slow: the name of the process for which the others wait; empty if none is much slower.
         communication_known: whether the time of collectives within programs is known. If not, it
             is part of computing.
+        name: what the line begins with in the place of the epoch.
     """
 
     number: int
@@ -83,6 +84,7 @@ class EpochProfile:
     processes: tuple[ProcessShare, ...] = ()
     slow: str = ""
     communication_known: bool = True
+    name: str = ""
 
     def share(self, part: str) -> float:
         """The share of the epoch that a part took, 0 to 1."""
@@ -157,7 +159,8 @@ class EpochProfile:
             for share, part in shares
             if share >= _LEAST_SHARE
         ]
-        text = f"epoch {self.number + 1}: {self.seconds:.3g} s, " + ", ".join(words or ["no steps"])
+        name = self.name or f"epoch {self.number + 1}"
+        text = f"{name}: {self.seconds:.3g} s, " + ", ".join(words or ["no steps"])
         return "; ".join([text, *self._rates()])
 
     __repr__ = __str__

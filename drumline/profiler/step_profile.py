@@ -30,6 +30,8 @@ _COMPILING_EVENTS = (
     "/jax/core/compile/backend_compile_duration",
 )
 _SAMPLED_STEPS = (4, 7)
+_TRACING = "a trace of some steps, once"
+_MEASURING = "measuring the hardware's peak, once"
 _listening = False
 
 
@@ -52,6 +54,15 @@ class StepProfile:
 
     Attributes:
         epochs: an `EpochProfile` for each epoch that has ended.
+
+    Example:
+        >>> import jax
+        >>> step = jax.jit(lambda x: x.sum())
+        >>> with dl.profile_steps() as profile:
+        ...     for batch in np.ones((3, 4, 2), np.float32):
+        ...         profile.step(step(batch), rows=len(batch))
+        >>> profile.total.steps, profile.total.rows
+        (3, 12)
     """
 
     def __init__(
@@ -61,9 +72,8 @@ class StepProfile:
         self._trace = None if trace is None else DeviceTrace(trace, steps)
         self._recorder: StepRecorder | None = None
         self._flops: dict[int, tuple[Counter[str], int] | None] = {}
-        self._sums = (0, 0, 0.0, 0.0)
+        self._first = self._sums = (0, 0, 0.0, 0.0)
         self._sample: DeviceTrace | None = None
-        self._samples = False
         self._coordinators = communication.Coordinators()
 
     # Making it.
@@ -81,10 +91,23 @@ class StepProfile:
             )
         _listen()
         count_sums(True)
-        self._sums = sum_counters()
+        self._first = self._sums = sum_counters()
         self._recorder = _recorder.active = StepRecorder()
         self._recorder.on_coordinator = self._coordinators.begin
         self._recorder.on_step = self._step_started
+
+    def measure_peak(self, devices: Sequence[jax.Device], dtype: str) -> None:
+        """Measure what devices can compute, before the training keeps them busy; once in a process.
+
+        Where this is not called, they are measured when the first epoch ends.
+
+        Args:
+            devices: of this process; none of parameter servers' chief.
+            dtype: in which the model computes.
+        """
+        if self._recorder is not None and devices:
+            with self._recorder.at(PROFILER, _MEASURING):
+                hardware.peak_of(devices, dtype)
 
     def stop(self) -> None:
         """Record no more. What was recorded since the last epoch is dropped."""
@@ -169,18 +192,22 @@ class StepProfile:
     # Inside.
 
     def _step_started(self, array: Any) -> None:
-        if self._trace is not None:
-            self._trace.step_started(array)
-            return
-        # Collectives within programs that nothing counts are seen in a trace of a few steps, once.
         recorder = self._recorder
-        if self._sample is None and recorder is not None and recorder.steps >= _SAMPLED_STEPS[0]:
-            self._sample = DeviceTrace(None, _SAMPLED_STEPS)
-            self._samples = communication.within_programs(recorder.strategies) and (
-                sum_counters()[0] == self._sums[0]
-            )
-        if self._samples and self._sample is not None:
-            self._sample.step_started(array)
+        assert recorder is not None
+        trace = self._trace
+        if trace is None:
+            # Collectives within programs that nothing counts are seen in a trace of a few steps.
+            if recorder.steps < _SAMPLED_STEPS[0]:
+                return
+            if self._sample is None:
+                self._sample = DeviceTrace(None, (0, _SAMPLED_STEPS[1] - _SAMPLED_STEPS[0]))
+                self._sample.is_over = not communication.within_programs(
+                    recorder.strategies
+                ) or bool(self._since_start()[0])
+            trace = self._sample
+        if not trace.is_over:
+            with recorder.at(PROFILER, _TRACING):
+                trace.step_started(array)
 
     def _epoch(self, recorder: StepRecorder) -> EpochProfile:
         began, ended, places = recorder.take()
@@ -211,6 +238,9 @@ class StepProfile:
         if remote is not None:
             return communication.named(epoch, remote.shares)
         return communication.exchange(recorder.strategies, epoch)
+
+    def _since_start(self) -> tuple[int, ...]:
+        return tuple(int(now - before) for now, before in zip(sum_counters(), self._first, strict=True))
 
     def _since_last(self) -> tuple[int, int, float, float]:
         now, before = sum_counters(), self._sums
@@ -267,7 +297,7 @@ class StepProfile:
             types += flops
         if not types:
             return None
-        with recorder.at(PROFILER, "measuring the hardware's peak, once"):
+        with recorder.at(PROFILER, _MEASURING):
             return hardware.peak_of(_devices(recorder), types.most_common(1)[0][0])
 
 
@@ -326,7 +356,7 @@ def _together(epochs: list[EpochProfile]) -> EpochProfile:
     known = [each for each in flops if each is not None]
     return dataclasses.replace(
         epochs[-1],
-        number=len(epochs) - 1,
+        name=f"{len(epochs)} epochs",
         seconds=sum(epoch.seconds for epoch in epochs),
         steps=sum(epoch.steps for epoch in epochs),
         rows=sum(epoch.rows for epoch in epochs),
@@ -360,7 +390,7 @@ def save_picture(epochs: Sequence[EpochProfile], path: str | os.PathLike[str]) -
     figure_class = import_extra(
         "matplotlib.figure", "profile", "The picture of a step profile"
     ).Figure
-    figure = figure_class(figsize=(2.5 + 0.7 * min(20, len(epochs)), 4.2), layout="constrained")
+    figure = figure_class(figsize=(4.5 + 0.5 * min(20, len(epochs)), 4.2), layout="constrained")
     axes = figure.subplots()
     places = [epoch.number + 1 for epoch in epochs]
     below = [0.0] * len(epochs)
@@ -380,7 +410,7 @@ def save_picture(epochs: Sequence[EpochProfile], path: str | os.PathLike[str]) -
             fontsize="small",
         )
     axes.margins(y=0.12)
-    axes.set_xlabel("epoch; above: share of the time in which steps computed or communicated")
+    axes.set_xlabel("epoch; above it its goodput")
     axes.set_ylabel("seconds")
     axes.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(loc="outside right upper")

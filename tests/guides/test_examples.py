@@ -24,6 +24,7 @@ RUN = [
     "docs/start/from_pytorch.md",
     "docs/start/from_tensorflow.md",
     "docs/start/tour.md",
+    "docs/step_profiler.md",
     "docs/summaries.md",
     "docs/tensorflow_scripts.md",
     "docs/tpus.md",

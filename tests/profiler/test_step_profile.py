@@ -73,7 +73,7 @@ def test_a_slow_map_is_named(devices: list[str]) -> None:
     assert (second.steps, second.rows) == (20, 80)
     assert second.stage == "map decode_slowly"
     assert second.parts["input"] == pytest.approx(sum(slept[-80:]), rel=0.5)
-    assert second.share("input") > 0.5
+    assert second.parts["input"] > 0.5 * (second.seconds - second.parts["profiler"])
     assert "input: map decode_slowly" in str(second)
     assert first.parts["compiling"] > second.parts["compiling"]
 
@@ -121,7 +121,7 @@ def test_a_long_program_is_computing() -> None:
     strategy = dl.distribute.OneDeviceStrategy("cpu:0")
 
     def power(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 15, lambda _, y: y @ x, x)
+        return jax.lax.fori_loop(0, 60, lambda _, y: y @ x, x)
 
     with dl.profile_steps() as profile:
         for _ in range(2):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import jax
 import keras
 
 from drumline._local_path import local_path
 from drumline.keras.resuming.fit_run import run_of
-from drumline.keras.state import strategy_of
+from drumline.keras.state import is_on_servers, strategy_of
 from drumline.profiler import EpochProfile, StepProfile
 from drumline.profiler.prometheus import MetricsServer
 
@@ -84,6 +85,7 @@ class StepProfiler(keras.callbacks.Callback):
         """Begin a profile."""
         self.profile = StepProfile(**self._options)
         self.profile.start()
+        self.profile.measure_peak(_devices_of(self.model), self.model.compute_dtype)
         run = run_of(self.model)
         if run is not None:
             run.profile = self.profile
@@ -119,6 +121,14 @@ class StepProfiler(keras.callbacks.Callback):
             print(epoch, flush=True)
         if self._prometheus is not None and not isinstance(self._prometheus, int):
             replace_text(self._prometheus, self.profile.prometheus())
+
+
+def _devices_of(model: keras.Model) -> Sequence[jax.Device]:
+    """Those of this process that train the model; none for the chief of parameter servers."""
+    if is_on_servers(model):
+        return ()
+    strategy = strategy_of(model)
+    return jax.local_devices()[:1] if strategy is None else strategy.local_replica_devices
 
 
 def replace_text(path: str | os.PathLike[str], text: str) -> None:

@@ -42,8 +42,9 @@ class Track(keras.callbacks.Callback):
         project: of the run: W&B's and Trackio's project, MLflow's and Aim's experiment.
         name: of the run; None leaves it to the tracker.
         directory: where the tracker writes: TensorBoard's log directory (``"logs"`` by default), or
-            the directory of W&B, MLflow's runs or Aim's repository. None leaves it to the tracker,
-            and to its own environment variables, as ``MLFLOW_TRACKING_URI`` or ``WANDB_MODE``.
+            the directory of W&B, of MLflow's ``mlflow.db``, of Aim's repository or of Trackio's
+            projects. None leaves it to the tracker, and to its own environment variables, as
+            ``MLFLOW_TRACKING_URI`` or ``WANDB_MODE``.
         config: numbers and texts that describe the run, such as its batch size.
         update_freq: ``"epoch"``, or after how many batches to write their losses and metrics as
             well, as ``batch/loss``. Each such write waits for the device.
@@ -184,10 +185,15 @@ class _MLflow:
         self, project: str, name: str | None, directory: str | None, config: Mapping[str, Any]
     ) -> None:
         mlflow = import_extra("mlflow", "mlflow", "Track('mlflow')")
-        uri = None if directory is None else Path(directory).absolute().as_uri()
+        uri = files = None
+        if directory is not None:
+            # Runs as files alone are no more in MLflow 3.
+            os.makedirs(directory, exist_ok=True)
+            uri = f"sqlite:///{Path(directory).absolute()}/mlflow.db"
+            files = (Path(directory).absolute() / "artifacts").as_uri()
         client = self._client = mlflow.MlflowClient(tracking_uri=uri)
         found = client.get_experiment_by_name(project)
-        number = client.create_experiment(project) if found is None else found.experiment_id
+        number = client.create_experiment(project, files) if found is None else found.experiment_id
         self._run = client.create_run(number, run_name=name).info.run_id
         for key, value in config.items():
             client.log_param(self._run, key, value)
