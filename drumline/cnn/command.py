@@ -21,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from drumline.cnn import flags
 
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["sweep"]:
+        from drumline.cnn.sweep import command as sweep
+
+        return sweep.main(given[1:])
     if "--help" in given or "-help" in given or "--helpfull" in given:
         from drumline.cnn import models
 

@@ -240,7 +240,9 @@ class StepProfile:
         return communication.exchange(recorder.strategies, epoch)
 
     def _since_start(self) -> tuple[int, ...]:
-        return tuple(int(now - before) for now, before in zip(sum_counters(), self._first, strict=True))
+        return tuple(
+            int(now - before) for now, before in zip(sum_counters(), self._first, strict=True)
+        )
 
     def _since_last(self) -> tuple[int, int, float, float]:
         now, before = sum_counters(), self._sums
