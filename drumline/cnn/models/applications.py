@@ -34,6 +34,8 @@ _IMAGE_SIZES = {
 def names() -> list[str]:
     """Return the names of the models that the installed Keras has.
 
+    A newer Keras may have more of them than an older one.
+
     Example:
         >>> "EfficientNetB0" in names()
         True

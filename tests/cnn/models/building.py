@@ -28,19 +28,10 @@ def averages(model: keras.Model) -> list[Any]:
     return [variable for variable in model.non_trainable_variables if "moving" in variable.path]
 
 
-ROLES = [
-    "conv",
-    "depthwise",
-    "pointwise",
-    "conv_bias",
-    "separable_bias",
-    "beta",
-    "gamma",
-    "mean",
-    "variance",
-    "dense",
-    "dense_bias",
-]
+ROLES = (
+    *("conv", "depthwise", "pointwise", "conv_bias", "separable_bias", "beta", "gamma"),
+    *("mean", "variance", "dense", "dense_bias"),
+)
 
 
 def value(role: str, index: int, shape: tuple[int, ...]) -> np.ndarray:
@@ -60,30 +51,44 @@ def images(size: int) -> np.ndarray:
     return np.sin(0.37 * np.arange(math.prod(shape))).reshape(shape).astype("float32")
 
 
-def fill(model: keras.Model) -> None:
-    """Give each variable its `value`."""
-    for kind, roles in {
-        keras.layers.Conv2D: {"kernel": "conv", "bias": "conv_bias"},
-        keras.layers.DepthwiseConv2D: {"kernel": "depthwise"},
-        keras.layers.SeparableConv2D: {
-            "depthwise_kernel": "depthwise",
-            "pointwise_kernel": "pointwise",
-            "bias": "separable_bias",
-        },
-        keras.layers.Dense: {"kernel": "dense", "bias": "dense_bias"},
-        keras.layers.BatchNormalization: {
-            "gamma": "gamma",
-            "beta": "beta",
-            "moving_mean": "mean",
-            "moving_variance": "variance",
-        },
-    }.items():
+def forward(model: keras.Model, x: np.ndarray) -> np.ndarray:
+    """Outputs in evaluation, of a model whose variables are `value`, which it need not have."""
+    held = {id(variable): given for variable, given in _values(model)}
+
+    def of(variables: list[Any]) -> list[np.ndarray]:
+        return [held.get(id(v), np.zeros(v.shape, "float32")) for v in variables]
+
+    def call(trainable: Any, others: Any, x: Any) -> Any:
+        return model.stateless_call(trainable, others, x, training=False)[0]
+
+    variables = of(model.trainable_variables), of(model.non_trainable_variables)
+    return np.asarray(jax.jit(call)(*variables, x))
+
+
+_ROLES_OF = {
+    keras.layers.Conv2D: {"kernel": "conv", "bias": "conv_bias"},
+    keras.layers.DepthwiseConv2D: {"kernel": "depthwise"},
+    keras.layers.SeparableConv2D: {
+        "depthwise_kernel": "depthwise",
+        "pointwise_kernel": "pointwise",
+        "bias": "separable_bias",
+    },
+    keras.layers.Dense: {"kernel": "dense", "bias": "dense_bias"},
+    keras.layers.BatchNormalization: {
+        "gamma": "gamma",
+        "beta": "beta",
+        "moving_mean": "mean",
+        "moving_variance": "variance",
+    },
+}
+
+
+def _values(model: keras.Model) -> Iterator[tuple[Any, np.ndarray]]:
+    for kind, roles in _ROLES_OF.items():
+        layers = [layer for layer in model.layers if type(layer) is kind]
+        layers.sort(key=lambda layer: int(re.findall(r"\d+$", layer.name)[0]))
         for attribute, role in roles.items():
-            held = (getattr(layer, attribute, None) for layer in _in_order(model, kind))
+            held = (getattr(layer, attribute, None) for layer in layers)
             for index, variable in enumerate(v for v in held if v is not None):
-                variable.assign(value(role, index, tuple(variable.shape)))
-
-
-def _in_order(model: keras.Model, kind: type) -> Iterator[Any]:
-    layers = [layer for layer in model.layers if type(layer) is kind]
-    return iter(sorted(layers, key=lambda layer: int(re.findall(r"\d+$", layer.name)[0])))
+                given = value(role, index, tuple(variable.shape))
+                yield variable, given.astype("float32")
