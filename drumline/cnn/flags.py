@@ -1,14 +1,17 @@
 """The command line: the flags of tf_cnn_benchmarks, what each is here, and how they are read.
 
 The syntax is that of absl: ``--name=value``, ``--name value``, ``--name`` and ``--noname`` for
-booleans, one or two dashes; of a flag that is given twice the later one counts.
+booleans, one or two dashes; of a flag that is given twice the later one counts. `--flagfile=PATH`
+stands for the flags in a file, one a line.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +31,7 @@ class Flag:
         about: what it does.
         choices: the values that it may have; () for any.
         least: of a number.
+        most: of a number.
         instead: of a flag that has no effect here: why, and what to use in its place.
     """
 
@@ -37,6 +41,7 @@ class Flag:
     about: str
     choices: tuple[str, ...] = ()
     least: float | None = None
+    most: float | None = None
     instead: str = ""
 
 
@@ -44,8 +49,10 @@ def _flag(name: str, default: Value, about: str, kind: type | None = None, **mor
     return Flag(name, kind or type(default), default, about, **more)
 
 
-def _without_effect(name: str, default: Value, instead: str, kind: type | None = None) -> Flag:
-    return Flag(name, kind or type(default), default, "no effect", instead=instead)
+def _without_effect(
+    name: str, default: Value, instead: str, kind: type | None = None, **more: Any
+) -> Flag:
+    return Flag(name, kind or type(default), default, "no effect", instead=instead, **more)
 
 
 _COMPILED = "XLA compiles every step here"
@@ -88,7 +95,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("num_warmup_batches", None, "steps before those that are timed; 10", int, least=0),
         _flag("autotune_threshold", None, "five times its square are warm-up steps", int, least=1),
         _flag("tf_random_seed", 1234, "of weights, images and their order", least=0),
-        _flag("loss_type_to_report", "total_loss", "which", choices=("base_loss", "total_loss")),
+        _flag(
+            "loss_type_to_report",
+            "total_loss",
+            "the loss that is shown: with weight decay, or without",
+            choices=("base_loss", "total_loss"),
+        ),
     ),
     "Devices": (
         _flag("num_gpus", 1, "devices that compute, on this host", least=1),
@@ -105,13 +117,18 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             "of images",
             choices=("nearest", "bilinear", "bicubic", "area", "round_robin"),
         ),
-        _flag("distortions", False, "distort colors, and windows of CIFAR-10"),
+        _flag("distortions", False, "distort colors, and windows of CIFAR-10, at random"),
         _flag("distort_color_in_yiq", True, "colors are turned in YIQ, not HSV"),
         _flag("fuse_decode_and_crop", True, "decode the window of a file alone"),
         _flag("ml_perf", False, "subtract channels' means, and use no objects' boxes"),
-        _flag("datasets_repeat_cached_sample", False, "the first record for ever"),
+        _flag("datasets_repeat_cached_sample", False, "read one record, and repeat it for ever"),
         _flag("datasets_use_prefetch", True, "make batches ahead"),
-        _flag("datasets_prefetch_buffer_size", 1, "how many", least=0),
+        _flag(
+            "datasets_prefetch_buffer_size",
+            1,
+            "how many batches of each device to make ahead",
+            least=0,
+        ),
         _flag("datasets_num_private_threads", None, "threads that prepare images", int, least=0),
         _flag("datasets_use_caching", False, "hold records in memory"),
         _flag(
@@ -172,7 +189,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("task_index", 0, "which of them this process is", least=0),
     ),
     "Optimizer and numbers": (
-        _flag("optimizer", "sgd", "which", choices=("momentum", "sgd", "rmsprop", "adam")),
+        _flag(
+            "optimizer",
+            "sgd",
+            "what updates the variables",
+            choices=("momentum", "sgd", "rmsprop", "adam"),
+        ),
         _flag("init_learning_rate", None, "the first rate; by default the model's", float, least=0),
         _flag("piecewise_learning_rate_schedule", None, "as 0.3;10;0.1: rate;epoch;rate", str),
         _flag("num_epochs_per_decay", 0.0, "epochs from fall to fall of the rate", least=0),
@@ -198,7 +220,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "What is shown and kept": (
         _flag("display_every", 10, "steps from line to line", least=1),
-        _flag("display_perf_ewma", None, "weigh late steps by this much", float, least=0),
+        _flag("display_perf_ewma", None, "weigh late steps by this much", float, least=0, most=1),
         _flag("train_dir", None, "checkpoints and summaries; what is there is continued", str),
         _flag("eval_dir", None, "summaries of --eval", str),
         _flag("backbone_model_path", None, "a checkpoint to begin from", str),
@@ -226,7 +248,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _without_effect("use_datasets", True, "input is always of drumline.data"),
         _without_effect("input_preprocessor", "default", "--ml_perf has MLPerf's"),
         _without_effect("collect_eval_results_async", False, "it was of the SSD model alone"),
-        _without_effect("network_topology", "dgx1", "NCCL finds the topology by itself"),
+        _without_effect(
+            "network_topology",
+            "dgx1",
+            "NCCL finds the topology by itself",
+            choices=("dgx1", "gcp_v100"),
+        ),
         _without_effect("allreduce_merge_scope", 1, "--gradient_repacking puts them together"),
         _without_effect("winograd_nonfused", True, "XLA chooses convolutions' algorithms"),
         _without_effect("batchnorm_persistent", True, "batch normalization is compiled"),
@@ -240,7 +267,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _without_effect("horovod_device", "", "--variable_update=collective_all_reduce"),
         _without_effect("force_gpu_compatible", False, _MEMORY),
         _without_effect("allow_growth", None, _MEMORY, bool),
-        _without_effect("gpu_memory_frac_for_testing", 0.0, _MEMORY),
+        _without_effect("gpu_memory_frac_for_testing", 0.0, _MEMORY, least=0),
         _without_effect("use_unified_memory", None, _MEMORY, bool),
         _without_effect("timestamped_allocator", False, _MEMORY),
         _without_effect("gpu_kt_max_interval", 0, _MEMORY),
@@ -253,7 +280,10 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         ),
         _without_effect("kmp_settings", 1, "OpenMP is not used"),
         _without_effect(
-            "trt_mode", "", "TensorRT takes TensorFlow's graphs; export by model.export"
+            "trt_mode",
+            "",
+            "TensorRT takes TensorFlow's graphs; export by model.export",
+            choices=("", "FP32", "FP16", "INT8"),
         ),
         _without_effect("trt_max_workspace_size_bytes", 4 << 30, "there is no TensorRT here"),
         _without_effect("use_chrome_trace_format", True, "traces are Chrome's always"),
@@ -296,22 +326,7 @@ def parse(arguments: Sequence[str]) -> Flags:
         >>> flags.parse(["--model=vgg16", "--nodistortions", "--batch_size", "32"]).batch_size
         32
     """
-    given: dict[str, Value] = {}
-    rest = list(arguments)
-    while rest:
-        argument = rest.pop(0)
-        if not argument.startswith("-") or argument in ("-", "--"):
-            raise ValueError(f"{argument!r} is no flag: write --NAME=VALUE.")
-        name, equals, text = argument.lstrip("-").partition("=")
-        flag = _find(name)
-        if flag.kind is bool:
-            given[flag.name] = _boolean(name, flag, text if equals else None)
-            continue
-        if not equals:
-            if not rest:
-                raise ValueError(f"--{name} needs a value: write --{name}=VALUE.")
-            text = rest.pop(0)
-        given[flag.name] = value_of(flag, text)
+    given = _given(list(arguments), ())
     values = {name: flag.default for name, flag in FLAGS.items()} | given
     found = Flags(**{name: list(v) if isinstance(v, list) else v for name, v in values.items()})
     found.remarks = [
@@ -322,6 +337,56 @@ def parse(arguments: Sequence[str]) -> Flags:
     return found
 
 
+def _given(rest: list[str], files: tuple[Path, ...]) -> dict[str, Value]:
+    """Read arguments, which come from the files, each named in the one before it."""
+    given: dict[str, Value] = {}
+    former: Flag | None = None
+    while rest:
+        argument = rest.pop(0)
+        if not argument.startswith("-") or argument in ("-", "--"):
+            raise ValueError(_no_flag(argument, former))
+        name, equals, text = argument.lstrip("-").partition("=")
+        flag = None if name == "flagfile" else _find(name)
+        if flag is not None and flag.kind is bool:
+            given[flag.name] = _boolean(name, flag, text if equals else None)
+            former = None if equals else flag
+            continue
+        former = None
+        if not equals:
+            if not rest:
+                raise ValueError(f"--{name} needs a value: write --{name}=VALUE.")
+            text = rest.pop(0)
+        if flag is None:
+            # A later one counts of a flag that is given twice, in the file or behind it.
+            given |= _given(_in_file(text, files), (*files, Path(text).resolve()))
+        else:
+            given[flag.name] = value_of(flag, text)
+    return given
+
+
+def _no_flag(argument: str, former: Flag | None) -> str:
+    if former is not None and argument.lower() in _TRUTHS:
+        return (
+            f"{argument!r} is no flag: --{former.name} takes a value behind an equals sign alone. "
+            f"Write --{former.name}={argument}."
+        )
+    return f"{argument!r} is no flag: write --NAME=VALUE."
+
+
+def _in_file(name: str, files: tuple[Path, ...]) -> list[str]:
+    """The arguments in a file: one a line, as ``--name=value``; # and // begin a remark."""
+    path = Path(name)
+    if path.resolve() in files:
+        chain = ", ".join(str(file) for file in files)
+        raise ValueError(f"--flagfile={name}: it is read already, by way of {chain}.")
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"--flagfile={name}: it cannot be read: {error}.") from error
+    stripped = (line.strip() for line in lines)
+    return [line for line in stripped if line and not line.startswith(("#", "//"))]
+
+
 def _find(name: str) -> Flag:
     """The flag of a name, or of that behind "no"."""
     if name in FLAGS:
@@ -329,7 +394,7 @@ def _find(name: str) -> Flag:
     negated = name.removeprefix("no")
     if negated != name and negated in FLAGS and FLAGS[negated].kind is bool:
         return FLAGS[negated]
-    near = did_you_mean(name, FLAGS)
+    near = did_you_mean(name, FLAGS) or did_you_mean(negated, FLAGS)
     raise ValueError(f"There is no flag --{name}. {near}`--help` lists all of them.")
 
 
@@ -368,8 +433,13 @@ def value_of(flag: Flag, text: str) -> Value:
         raise ValueError(
             f"--{flag.name}={text}: {near}It is one of {', '.join(filter(None, flag.choices))}."
         )
-    if flag.least is not None and isinstance(value, (int, float)) and not value >= flag.least:
-        raise ValueError(f"--{flag.name}={text}: it is {flag.least:g} or more.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"--{flag.name}={text}: it is a number that is finite.")
+    if isinstance(value, (int, float)):
+        if flag.least is not None and value < flag.least:
+            raise ValueError(f"--{flag.name}={text}: it is {flag.least:g} or more.")
+        if flag.most is not None and value > flag.most:
+            raise ValueError(f"--{flag.name}={text}: it is {flag.most:g} or less.")
     return value
 
 
@@ -384,6 +454,7 @@ def help_text(models: Sequence[str] = ()) -> str:
     if models:
         named = f"Models: {', '.join(models)}, and the names of keras.applications."
         lines += [*textwrap.wrap(named, 88), ""]
+    lines += ["--flagfile=PATH stands for the flags in a file, one a line.", ""]
     for title, group in GROUPS.items():
         lines.append(f"{title}:")
         for flag in group:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ GUIDE = [
         for index in (0, 1)
         for job in ("worker", "ps")
     ),
+    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=inception3 "
+    f"--variable_update=parameter_server --job_name=worker{HOSTS}--task_index=0",
 ]
 """Of TensorFlow's guide on high-performance models, without ``python tf_cnn_benchmarks.py``."""
 
@@ -80,8 +83,15 @@ def test_lists_are_not_shared() -> None:
         (["--batch_size=-1"], "it is 0 or more"),
         (["--num_gpus=0"], "it is 1 or more"),
         (["--weight_decay=big"], "it is a number"),
-        (["--learning_rate_decay_factor=nan"], "it is 0 or more"),
+        (["--learning_rate_decay_factor=nan"], "a number that is finite"),
         (["--eval=maybe"], "--eval=maybe: it is true or false"),
+        (["--distortions", "False"], "--distortions takes a value behind an equals sign alone"),
+        (["--nodistrotions"], "Did you mean 'distortions'"),
+        (["--display_perf_ewma=1.5"], "it is 1 or less"),
+        (["--weight_decay=inf"], "a number that is finite"),
+        (["--trt_mode=FP8"], "one of FP32, FP16, INT8"),
+        (["--flagfile"], "--flagfile needs a value"),
+        (["--flagfile=/no/such/file"], "--flagfile=/no/such/file: it cannot be read"),
         (["--noeval=true"], "--noeval takes no value"),
         (["--nobatch_size"], "no flag --nobatch_size"),
         (["--batch_size"], "--batch_size needs a value"),
@@ -104,3 +114,23 @@ def test_all_flags_are_in_the_help() -> None:
 def test_an_unknown_attribute_is_named() -> None:
     with pytest.raises(AttributeError, match="no flag 'batchsize'"):
         _: Any = parse([]).batchsize
+
+
+def test_flags_in_files(tmp_path: Path) -> None:
+    inner, outer = tmp_path / "inner.flags", tmp_path / "outer.flags"
+    inner.write_text("// of a machine\n--num_gpus=4\n--batch_size=8\n")
+    outer.write_text(f"# of a job\n\n--model=vgg16\n  --flagfile={inner}\n--nodistortions\n")
+    found = parse(["--num_gpus=2", "--batch_size=16", f"--flagfile={outer}", "--batch_size=32"])
+    assert (found.model, found.num_gpus, found.batch_size) == ("vgg16", 4, 32)
+    assert parse(["--flagfile", str(inner)]).batch_size == 8
+
+
+def test_a_file_that_names_itself_is_refused(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.flags", tmp_path / "second.flags"
+    first.write_text(f"--flagfile={second}")
+    second.write_text(f"--flagfile={first}")
+    with pytest.raises(ValueError, match="it is read already, by way of .*first.flags, .*second"):
+        parse([f"--flagfile={first}"])
+    second.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="it cannot be read"):
+        parse([f"--flagfile={first}"])
