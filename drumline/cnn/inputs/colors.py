@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline import random
-from drumline.image.pixels import adjust_brightness, adjust_contrast, to_hsv, to_rgb
 
 BRIGHTNESS = 32 / 255
 CONTRAST = (0.5, 1.5)
@@ -67,33 +66,50 @@ def with_colors(
     Returns:
         float32 (height, width, 3).
     """
-    image = adjust_brightness(jnp.asarray(image), brightness)
-    image = jnp.where(contrast_last, image, adjust_contrast(image, contrast))
-    turned = turned_in_yiq if yiq else turned_in_hsv
-    image = turned(image, saturation, hue * math.pi if yiq else hue)
-    image = jnp.where(contrast_last, adjust_contrast(image, contrast), image)
-    return jnp.clip(image, 0.0, 1.0)
+    image = jnp.asarray(image)
+    # One row for each channel: of rows XLA makes vectors, of pixels of three values it does not.
+    rows = image.reshape(-1, 3).T + brightness
+    if yiq:  # A linear map of pixels, which commutes with contrast.
+        rows = _with_contrast(turned_in_yiq(rows, saturation, hue * math.pi), contrast)
+    else:
+        rows = _with_contrast(rows, jnp.where(contrast_last, 1, contrast))
+        rows = turned_in_hsv(rows, saturation, hue)
+        rows = _with_contrast(rows, jnp.where(contrast_last, contrast, 1))
+    return jnp.clip(rows, 0.0, 1.0).T.reshape(image.shape)
 
 
-def turned_in_hsv(image: Any, saturation: Any, hue: Any) -> Any:
+def _with_contrast(rows: Any, factor: Any) -> Any:
+    means = rows.mean(-1, keepdims=True)
+    return (rows - means) * factor + means
+
+
+def turned_in_hsv(rows: Any, saturation: Any, hue: Any) -> Any:
     """What ``tf.image``'s ``adjust_saturation`` and then ``adjust_hue`` give, in one conversion.
 
     Args:
-        image: float32 (height, width, 3).
+        rows: float32 (3, n): reds, greens and blues.
         saturation: a factor; the result is clipped to [0, 1].
         hue: in [-1, 1], of the way around all colors.
     """
-    hsv = to_hsv(image)
-    around = (hsv[..., 0] + hue) % 1
-    more = jnp.clip(hsv[..., 1] * saturation, 0, 1)
-    return to_rgb(jnp.stack([around, more, hsv[..., 2]], -1))
+    red, green, blue = rows
+    high = jnp.maximum(jnp.maximum(red, green), blue)
+    spread = high - jnp.minimum(jnp.minimum(red, green), blue)
+    of_red, of_green = red == high, green == high
+    apart = jnp.where(of_red, green - blue, jnp.where(of_green, blue - red, red - green))
+    third = jnp.where(of_red, 0.0, jnp.where(of_green, 2.0, 4.0))
+    around = (third + apart / jnp.where(spread > 0, spread, 1)) / 6 + hue
+    six = (around - jnp.floor(around)) * 6
+    more = jnp.clip(spread / jnp.where(high > 0, high, 1) * saturation, 0, 1)
+    more = jnp.where(high > 0, more, 0)
+    parts = (jnp.abs(six - 3) - 1, 2 - jnp.abs(six - 2), 2 - jnp.abs(six - 4))
+    return jnp.stack([((jnp.clip(part, 0, 1) - 1) * more + 1) * high for part in parts])
 
 
-def turned_in_yiq(image: Any, saturation: Any, angle: Any) -> Any:
+def turned_in_yiq(rows: Any, saturation: Any, angle: Any) -> Any:
     """What ``tf.contrib.image.adjust_hsv_in_yiq`` gave: a linear map of each pixel.
 
     Args:
-        image: float32 (height, width, 3).
+        rows: float32 (3, n): reds, greens and blues.
         saturation: a factor of both chroma.
         angle: by which their plane is turned, in radians.
     """
@@ -102,4 +118,4 @@ def turned_in_yiq(image: Any, saturation: Any, angle: Any) -> Any:
     forth, back = jnp.asarray(_YIQ, jnp.float32), jnp.asarray(np.linalg.inv(_YIQ), jnp.float32)
     # The luma stays: written out, so that the products are of few numbers.
     matrix = jnp.outer(back[:, 0], forth[0]) + back[:, 1:] @ chroma @ forth[1:]
-    return sum(image[..., channel, None] * matrix[:, channel] for channel in range(3))
+    return sum(matrix[:, channel, None] * rows[channel] for channel in range(3))

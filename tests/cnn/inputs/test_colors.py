@@ -15,14 +15,21 @@ from drumline.cnn.inputs.colors import (
     HUE,
     SATURATION,
     distort_color,
-    turned_in_yiq,
     with_colors,
+)
+from drumline.cnn.inputs.colors import (
+    turned_in_yiq as turned_rows,
 )
 
 RANGES = [(-BRIGHTNESS, BRIGHTNESS), SATURATION, (-HUE, HUE), CONTRAST]
 """Of brightness, saturation, hue and contrast, in the order in which they are drawn."""
 
 IMAGE = np.random.default_rng(2).uniform(0, 1, (7, 5, 3)).astype(np.float32)
+
+
+def turned_in_yiq(image: np.ndarray, saturation: float, angle: float) -> np.ndarray:
+    rows = turned_rows(np.asarray(image).reshape(-1, 3).T, saturation, angle)
+    return np.asarray(rows).T.reshape(image.shape)
 
 
 def test_nothing_changes_by_factors_of_one() -> None:
