@@ -79,14 +79,18 @@ class StartedProgram:
 
 
 def _type_of(value: Any) -> Any:
-    """The type of an argument, without its memory; Python values as they are."""
+    """The type of an argument, without its memory; Python values as they are.
+
+    It says where an array lies, so that the trace of the call is found again.
+    """
     import jax
 
     if not hasattr(value, "dtype") or not hasattr(value, "shape"):
         return value
     dtype = jax.dtypes.canonicalize_dtype(value.dtype)
     weak = bool(getattr(value, "weak_type", False))
-    return jax.ShapeDtypeStruct(value.shape, dtype, weak_type=weak)
+    placed = value.sharding if isinstance(value, jax.Array) else None
+    return jax.ShapeDtypeStruct(value.shape, dtype, weak_type=weak, sharding=placed)
 
 
 def first_array(tree: Any) -> Any:

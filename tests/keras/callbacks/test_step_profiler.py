@@ -167,6 +167,27 @@ def test_the_flops_are_those_of_the_layers(kind: str) -> None:
     assert epoch.peak is not None and 0 < epoch.share_of_peak < 1
 
 
+@pytest.mark.parametrize("kind", ["none", "one", "mirrored"])
+def test_no_step_is_traced_again(kind: str) -> None:
+    traced: list[Any] = []
+
+    class Counts(keras.layers.Dense):
+        def call(self, inputs: Any, training: Any = None) -> Any:
+            traced.append(inputs)
+            return super().call(inputs)
+
+    def calls(*callbacks: Any) -> int:
+        strategy = strategy_of(kind)
+        with contextlib.nullcontext() if strategy is None else strategy.scope():
+            model = keras.Sequential([keras.Input((16,)), Counts(1)])
+            model.compile("sgd", "mse")
+        traced.clear()
+        model.fit(*rows(), batch_size=BATCH, epochs=2, verbose=0, callbacks=list(callbacks))
+        return len(traced)
+
+    assert calls(dl.keras.callbacks.StepProfiler(verbose=0)) == calls()
+
+
 def test_the_share_of_collectives_is_seen_in_a_trace() -> None:
     profile = fit(model_in(strategy_of("mirrored")), rows(), epochs=3)
     epoch = profile.epochs[-1]
