@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from drumline.training.cut_values import CutValue
+from drumline.training.cut_values import SLOT, CutValue
 
 
 def load(names: dict[str, list[str]]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def return_taken_values(variables: Iterable[Any]) -> None:
 
 def _is_taken(variable: Any) -> bool:
     state = vars(variable)
-    if type(state.get("_value")) is CutValue:  # which is whole only when it is read
+    if SLOT in state or type(state.get("_value")) is CutValue:  # which is whole only when read
         return False
     return getattr(variable, "_value", variable) is None
 

@@ -48,10 +48,15 @@ class VariableBuffer:
             slot = vars(variable).get(SLOT)
             if slot is not None:
                 slot[0].end()
-        self._values = [self._enter(variable, _own(variable)) for variable in self._variables]
+        self._values: list[Any] = []
         self._foreign: set[int] = set()
+        # One by one: what a variable held is let go of before the next one is copied.
         for index, variable in enumerate(self._variables):
-            vars(variable)[SLOT] = (self, index)
+            self._values.append(self._enter(variable, _own(variable)))
+            state = vars(variable)
+            state[SLOT] = (self, index)
+            if "_value" in state:
+                state["_value"] = None
 
     def take(self) -> list[Any]:
         """The values, for a step that uses them up and then puts new ones in their place."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import keras
 import numpy as np
 import pytest
@@ -236,6 +238,22 @@ def saved(folder: str, rows: int) -> dict[str, Any]:
     }
 
 
+def held() -> dict[str, int]:
+    """The bytes of this process's arrays behind a batch that splits, and behind one that does not.
+
+    And those of all of the loop's variables.
+    """
+    loop = Loop(MultiWorkerMirroredStrategy(shard="parameters"), ADAM, width=3000)
+    found = {}
+    for name, rows in {"even": BATCH, "uneven": ROWS}.items():
+        loop.train(rows, epochs=1)
+        gc.collect()
+        parts = [part.data for each in jax.live_arrays() for part in each.addressable_shards]
+        found[name] = sum({p.unsafe_buffer_pointer(): p.nbytes for p in parts}.values())
+    found["whole"] = sum(value.nbytes for value in loop.values())
+    return found
+
+
 def full_disk(folder: str) -> dict[str, Any]:
     """Saves while one process, or the first, has no room for its part; what is there afterwards."""
     loop = Loop(MultiWorkerMirroredStrategy(shard="parameters"), ADAM, width=3000)
@@ -313,6 +331,7 @@ def clusters(folder: Path) -> dict[str, list[dict[str, Any]]]:
     more: dict[str, Any] = {
         "traffic": {},
         "refused": {},
+        "held": {},
         "saved": {"folder": str(folder), "rows": ROWS},
         "full_disk": {"folder": str(folder)},
     }
@@ -374,6 +393,13 @@ def test_errors_of_a_step_are_those_of_all_processes(clusters: Clusters) -> None
         assert "shape" in said["shapes"]
     said = [facts["refused"] for facts in clusters["2x1"]]
     assert said[0]["lamb"] == said[1]["lamb"] and said[0]["shapes"] == said[1]["shapes"]
+
+
+def test_a_process_keeps_its_rows_alone(clusters: Clusters) -> None:
+    for facts in clusters["2x1"]:
+        found = facts["held"]
+        assert found["even"] < 0.6 * found["whole"]  # a half, and what is not cut
+        assert found["uneven"] - found["even"] < 0.05 * found["whole"]
 
 
 def test_each_process_saves_its_part_between_steps(clusters: Clusters) -> None:

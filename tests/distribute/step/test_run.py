@@ -180,3 +180,19 @@ def test_gather(strategy: MirroredStrategy) -> None:
     scalars = strategy.run(lambda: jnp.float32(1))
     with pytest.raises(ValueError, match=r"value\[None\]"):
         strategy.gather(scalars, axis=0)
+
+
+def test_a_step_holds_what_its_variables_hold_once() -> None:
+    strategy = MirroredStrategy(["cpu:0", "cpu:1"])
+    with strategy.scope():
+        total = dl.Variable(np.zeros(12_347, np.float32), aggregation="mean")
+
+    def step(x: Any) -> None:
+        total.assign_add(x * np.ones(12_347, np.float32))
+
+    for _ in range(2):
+        strategy.run(step, (np.float32(1),))
+    gc.collect()
+    arrays = [array for array in jax.live_arrays() if array.size == 12_347]
+    parts = [part.data for array in arrays for part in array.addressable_shards]
+    assert len({part.unsafe_buffer_pointer() for part in parts}) == 2  # on two devices
