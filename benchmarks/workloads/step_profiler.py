@@ -14,7 +14,6 @@ from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.training import Prepared, check_training, from_dataset, measured
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads.convnet import CONVNET, FALLS_TO, TOLERANCE
-from benchmarks.workloads.custom_loop import tutorial_model
 from benchmarks.workloads.summaries import without as plain_loop
 
 LIBRARIES = ("drumline", "jax", "keras")
