@@ -32,12 +32,7 @@ def write_on_chief_only(*boards: type[keras.callbacks.Callback]) -> None:
         boards: the classes that write for TensorBoard.
     """
     why = "of several processes the first writes files, and the others take from it what it reads"
-    replace_method(
-        keras.callbacks.ModelCheckpoint,
-        "_save_model",
-        lambda save: _checkpointing(_led_by_the_chief(save)),
-        why,
-    )
+    replace_method(keras.callbacks.ModelCheckpoint, "_save_model", _led_by_the_chief, why)
     _back_up_everything()
     replace_method(keras.callbacks.BackupAndRestore, "on_train_end", _on_the_chief, why)
     for board in boards:
