@@ -1,9 +1,8 @@
 """Checkpoints of variables that are cut over processes: each process writes its own rows.
 
 A directory beside the checkpoint's file has a file for each process, with its rows of each variable
-``(own replicas, length)``; the checkpoint's file says which replicas are whose. Any number of
-processes and replicas reads them: a value's elements lie one after another over the rows, and a
-process takes those of its own.
+``(own replicas, length)``. Any number of processes and replicas reads them: a value's elements lie
+one after another over the rows, and a process takes those of its own.
 """
 
 from __future__ import annotations
@@ -74,11 +73,9 @@ class CutStore:
             file.write(layout.header({_safetensors.CHECKSUMS: checksums}))
             for array in arrays.values():
                 file.write(_safetensors.bytes_of(array).data)
-        owners = [device.process_index for device in self._strategy.replica_devices]
         record = {
             "files": self._strategy.num_processes,
             "rows": len(self._strategy.local_replica_ids),
-            "owners": owners,
         }
         return {path: {} for path in variables}, record
 
@@ -132,26 +129,7 @@ class RowsReader:
                 f"The checkpoint of {directory!r} does not say how many files it has."
             )
         self._files, self._rows = record["files"], record["rows"]
-        self._places = self._places_of(record.get("owners"))
         self._opened: dict[int, _safetensors.SavedArrays] = {}
-
-    def _places_of(self, owners: Any) -> list[tuple[int, int]]:
-        """For each replica the number of the file that has its rows, and which of them they are."""
-        if owners is None:  # an older checkpoint, of replicas that lie process by process
-            owners = [number for number in range(self._files) for _ in range(self._rows)]
-        seen = dict.fromkeys(range(self._files), 0)
-        places = []
-        for number in owners if isinstance(owners, list) else ():
-            if type(number) is not int or number not in seen:
-                break
-            places.append((number, seen[number]))
-            seen[number] += 1
-        if seen != dict.fromkeys(range(self._files), self._rows):
-            raise file_format.DamagedCheckpointError(
-                f"The checkpoint of {self._directory!r} does not say whose each replica is: "
-                f"{owners!r} of {self._files} processes with {self._rows} replicas each."
-            )
-        return places
 
     def check(self, paths: Iterable[str]) -> None:
         """Read all rows of these paths, and compare their checksums and sizes.
@@ -182,7 +160,7 @@ class RowsReader:
         found = [np.zeros(0, np.dtype(jnp.dtype(entry["dtype"])))]
         while start < stop:
             row, offset = divmod(start, length)
-            number, own = self._places[row]
+            number, own = divmod(row, self._rows)
             rows = self._file(number).arrays[path]
             if rows.shape != (self._rows, length):
                 raise self._damaged(number, f"{path!r} has the shape {list(rows.shape)}")

@@ -117,7 +117,7 @@ def test_same_numbers_as_one_process(machines: list[dict[str, Any]]) -> None:
             np.testing.assert_allclose(facts["trained"][name], values, rtol=2e-5, atol=1e-6)
 
 
-def test_a_loop_cuts_weights_over_replicas_in_any_order(
+def test_a_loop_cuts_weights_over_both_machines(
     machines: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     four = dl.distribute.MirroredStrategy([f"cpu:{index}" for index in range(4)])
