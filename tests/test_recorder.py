@@ -206,11 +206,12 @@ def test_the_watcher_knows_when_a_program_ended_within_a_wait(new: Any) -> None:
 
     recorder.started(Slow(0.05), recorder.clock())
     with recorder.at(_recorder.INPUT):
-        time.sleep(0.4)
+        time.sleep(1.0)
     found = taken(recorder)
     recorder.close()
-    assert found[("computing", "")] == pytest.approx(0.05, abs=0.03)
-    assert found[("input", "")] == pytest.approx(0.35, abs=0.03)
+    # Without the watcher it would be half of the wait.
+    assert 0.04 <= found[("computing", "")] < 0.4
+    assert found[("input", "")] > 0.6
 
 
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=8).map(
