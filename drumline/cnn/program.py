@@ -100,7 +100,6 @@ class BenchmarkRun:
                 dataset=self._dataset,
                 data_format=flags.data_format,
                 dtype=policy_of(flags),
-                auxiliary=self._model.has_auxiliary and not (flags.eval or flags.forward_only),
             )
             rate = self._rate(batch)
             optimizer = None

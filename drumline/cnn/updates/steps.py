@@ -18,9 +18,6 @@ from keras import ops
 
 import drumline as dl
 
-AUXILIARY_WEIGHT = 0.4
-"""Of the loss of an auxiliary head, as in Szegedy et al. (2015) and the original."""
-
 
 @dataclasses.dataclass(frozen=True)
 class LossOptions:
@@ -57,7 +54,7 @@ class TrainingStep:
 
     Args:
         strategy: its replicas each take their part of a batch.
-        model: from images to logits, or to logits and those of auxiliary heads.
+        model: from images to logits.
         optimizer: applies gradients; None where nothing is trained.
         options: see `LossOptions`.
         independent: replicas have weights of their own, which start alike, and exchange nothing.
@@ -128,7 +125,7 @@ class TrainingStep:
             self._independent.collect()
 
     def _forward(self, images: Any, labels: Any) -> dict[str, Any]:
-        logits = _first(self.model(images, training=False))
+        logits = self.model(images, training=False)
         report = report_of(logits, labels, self._options.batch_size)
         return {"total_loss": jnp.zeros(()), "base_loss": jnp.zeros(())} | report
 
@@ -155,8 +152,8 @@ class TrainingStep:
     def _gradients(self, images: Any, labels: Any) -> tuple[list[Any], dict[str, Any]]:
         weights = self.model.trainable_variables
         with dl.GradientTape() as tape:
-            outputs = self.model(images, training=True)
-            scaled, report = self._loss(outputs, labels, [v.value for v in weights])
+            logits = self.model(images, training=True)
+            scaled, report = self._loss(logits, labels, [v.value for v in weights])
         gradients = tape.gradient(scaled, weights)
         return [self._unscaled(gradient) for gradient in gradients], report
 
@@ -169,9 +166,9 @@ class TrainingStep:
         assert own is not None and self._optimizer is not None
 
         def loss(trainable: list[Any], others: list[Any]) -> tuple[Any, Any]:
-            outputs, others = self.model.stateless_call(trainable, others, images, training=True)
+            logits, others = self.model.stateless_call(trainable, others, images, training=True)
             # Each replica is alone: its loss is the mean over its own rows.
-            scaled, report = self._loss(outputs, labels, trainable)
+            scaled, report = self._loss(logits, labels, trainable)
             return scaled * self._replicas, (report, others)
 
         trainable, others, slots = own.values()
@@ -188,16 +185,10 @@ class TrainingStep:
         )
         return report
 
-    def _loss(
-        self, outputs: Any, labels: Any, weights: Sequence[Any]
-    ) -> tuple[Any, dict[str, Any]]:
+    def _loss(self, logits: Any, labels: Any, weights: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
         """This replica's share of the batch's loss, scaled; and what is reported."""
         options = self._options
-        logits, *auxiliary = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-        base = _cross_entropy(logits, labels)
-        for head in auxiliary:
-            base = base + AUXILIARY_WEIGHT * _cross_entropy(head, labels)
-        base = ops.sum(base) / options.batch_size
+        base = ops.sum(_cross_entropy(logits, labels)) / options.batch_size
         total = base
         if options.weight_decay:
             squares = sum(ops.sum(ops.square(ops.cast(w, "float32"))) for w in weights)
@@ -215,10 +206,6 @@ class TrainingStep:
         if options.loss_scale != 1:
             gradient = gradient / jnp.asarray(options.loss_scale, gradient.dtype)
         return gradient if options.travels_in is None else gradient.astype(options.travels_in)
-
-
-def _first(outputs: Any) -> Any:
-    return outputs[0] if isinstance(outputs, (list, tuple)) else outputs
 
 
 def _cross_entropy(logits: Any, labels: Any) -> Any:

@@ -150,20 +150,3 @@ def test_accuracies_are_those_of_the_whole_batch() -> None:
     order = np.argsort(-logits, axis=1)
     expected = [(order[:, :k] == labels[:, None]).any(axis=1).mean() for k in (1, 5)]
     assert [report["top_1_accuracy"], report["top_5_accuracy"]] == pytest.approx(expected)
-
-
-def test_an_auxiliary_head_counts_two_fifths() -> None:
-    rows, labels = batches()[0]
-    inputs = keras.Input((WIDTH,))
-    logits = keras.layers.Dense(CLASSES)(inputs)
-    auxiliary = keras.layers.Dense(CLASSES)(inputs)
-    strategy = STRATEGIES["replicated"]()
-    with strategy.scope():
-        model = keras.Model(inputs, [logits, auxiliary])
-        model.set_weights([w.astype(np.float32) for w in first_weights()] * 2)
-        optimizer = keras.optimizers.SGD(RATE)
-    step = TrainingStep(strategy, model, optimizer, LossOptions(batch_size=ROWS))
-    data = dl.data.Dataset.from_tensors((rows, labels))
-    (batch,) = strategy.experimental_distribute_dataset(data)
-    loss, _ = slopes(first_weights(), rows, labels, decay=0)
-    assert step.report(step(batch))["base_loss"] == pytest.approx(1.4 * loss, rel=1e-5)
