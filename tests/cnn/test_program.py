@@ -68,8 +68,14 @@ def test_parameters_on_the_cpu_train_to_the_same_numbers(together: dict[int, flo
     "flags",
     [
         ["--variable_update=replicated", "--all_reduce_spec=pscpu:32k:xring#2"],
-        ["--variable_update=replicated", "--nouse_nccl", "--agg_small_grads_max_bytes=4096"],
-        ["--variable_update=replicated", "--hierarchical_copy", "--gradient_repacking=2"],
+        pytest.param(
+            ["--variable_update=replicated", "--nouse_nccl", "--agg_small_grads_max_bytes=4096"],
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(
+            ["--variable_update=replicated", "--hierarchical_copy", "--gradient_repacking=2"],
+            marks=pytest.mark.thorough,
+        ),
     ],
     ids=lambda flags: flags[1],
 )
@@ -85,10 +91,14 @@ def test_relaxed_gradients_come_a_step_later(together: dict[int, float]) -> None
     assert losses(out) != pytest.approx(together, rel=1e-3)
 
 
-def test_independent_replicas_and_16_bits() -> None:
+def test_independent_replicas_in_16_bits() -> None:
     out = run(*TWO, "--variable_update=independent", "--use_bf16", "--print_training_accuracy")
     assert "Step\tImg/sec\ttotal_loss\ttop_1_accuracy\ttop_5_accuracy" in out
     assert len(losses(out)) == 4
+
+
+@pytest.mark.thorough
+def test_loss_scales() -> None:
     scaled = ["--use_fp16", "--fp16_loss_scale=8", "--gradient_clip=1", "--optimizer=momentum"]
     assert len(losses(run(*TWO, "--variable_update=replicated", *scaled))) == 4
     automatic = ["--use_fp16", "--fp16_enable_auto_loss_scale"]

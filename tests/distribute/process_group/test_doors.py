@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -164,13 +165,14 @@ def test_the_log_says_why_and_is_not_flooded(jobs: dict[str, list[Ended]]) -> No
         "garbage": "it sent what is no message",
         "nested_lists": "it does not know the cluster's token",
         "wrong_token": "it does not know the cluster's token",
-        "idle": "it made room: more than 64 did not say who they are",
-        "half_handshakes": "it made room: more than 64 did not say who they are",
-        "another_cluster": "it was given the cluster ['worker:0'] at",
+        # Who connects so slowly that there is room has its time up first.
+        "idle": "it (made room: more than 64 did not say who they are|did not say who it is within)",
+        "half_handshakes": "it (made room: more than 64|did not say who it is within)",
+        "another_cluster": r"it was given the cluster \['worker:0'\] at",
     }
     for attack, reason in reasons.items():
         log = jobs[attack][0].log
-        assert reason in log
+        assert re.search(reason, log), attack
         assert log.count("sends a connection away from") <= 10
     assert "it has no token" in jobs["wrong_token"][0].log
     assert "more connections away" in jobs["garbage"][0].log
