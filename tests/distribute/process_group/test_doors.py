@@ -166,7 +166,7 @@ def test_the_log_says_why_and_is_not_flooded(jobs: dict[str, list[Ended]]) -> No
         "nested_lists": "it does not know the cluster's token",
         "wrong_token": "it does not know the cluster's token",
         # Who connects so slowly that there is room has its time up first.
-        "idle": "it (made room: more than 64 did not say who they are|did not say who it is within)",
+        "idle": "it (made room: more than 64|did not say who it is within)",
         "half_handshakes": "it (made room: more than 64|did not say who it is within)",
         "another_cluster": r"it was given the cluster \['worker:0'\] at",
     }
