@@ -145,14 +145,14 @@ def test_norms_and_dropout_are_the_originals() -> None:
     ],
 )
 def test_a_model_learns(name: str) -> None:
+    keras.utils.set_random_seed(1)
     model = models.build(name, dataset="cifar10", image_size=16 if name != "nasnet" else 32)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=keras.optimizers.SGD(0.05), loss=loss, jit_compile=True)
     batch = images(model.inputs[0].shape[1]), np.array([3, 7])
-    before = model.train_on_batch(*batch)
-    for _ in range(5):
-        after = model.train_on_batch(*batch)
-    assert np.isfinite(before) and after < before
+    losses = [model.train_on_batch(*batch) for _ in range(12)]
+    # Dropout makes single losses differ.
+    assert np.isfinite(losses).all() and np.mean(losses[-3:]) < np.mean(losses[:3])
 
 
 @pytest.mark.thorough
