@@ -14,6 +14,7 @@ PASSES = 3
 """A step computes the network once forward, and about twice as much backward."""
 
 _GOOD = 0.9
+_NOTABLE = 1.03
 _COSTLY = 0.05
 
 
@@ -113,7 +114,8 @@ def advice(rows: Sequence[Row], machine: Machine) -> list[str]:
             continue
         best = max(alike, key=lambda row: row.result.images_per_second or 0)
         where = f"{model} on {most} device(s)"
-        if len(alike) > 1:
+        slowest = min(row.result.images_per_second or 0 for row in alike)
+        if slowest * _NOTABLE < (best.result.images_per_second or 0):
             said.append(
                 f"{where}: `--variable_update={best.result.case.mode}` is the fastest mode here."
             )
@@ -128,7 +130,8 @@ def advice(rows: Sequence[Row], machine: Machine) -> list[str]:
                 f"{where}: {best.peak_share:.0%} of the peak. Try a larger `--batch_size` or "
                 "`--use_bf16`."
             )
-        if best.efficiency is not None and best.efficiency >= _GOOD and most > 1:
+        scales = best.efficiency is not None and best.efficiency >= _GOOD and most > 1
+        if scales and not machine.shares_processors:
             said.append(f"{where}: it scales ({best.efficiency:.0%}); more devices will pay.")
     return said
 
@@ -259,6 +262,6 @@ def _draw_model(panel: Any, rows: Sequence[Row], machine: Machine) -> None:
         )
     panel.set_xticks(devices)
     panel.set_xlabel("devices")
-    panel.set_ylim(bottom=0)
+    panel.set_ylim(0, 1.15 * max(row.result.images_per_second or 0 for row in rows))
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(axis="y", alpha=0.3)

@@ -1,0 +1,120 @@
+"""Sweeps: their cases, what is kept of them, and the page that they end in."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from drumline.cnn.sweep import command, page
+from drumline.cnn.sweep.cases import Case, Result, Results, cases_of, run_all
+from drumline.cnn.sweep.page import Machine
+
+GPUS = Machine("a GPU", peak_flops=1e12, copy_bytes=1e11, shares_processors=False)
+SPEEDS = {
+    (1, "replicated"): 100.0,
+    (2, "replicated"): 150.0,
+    (2, "parameter_server"): 120.0,
+    (2, "independent"): 200.0,
+}
+
+
+def results() -> list[Result]:
+    return [Result(Case("vgg16", n, mode), speed, 32) for (n, mode), speed in SPEEDS.items()]
+
+
+def test_one_device_is_run_once() -> None:
+    cases = cases_of(["a", "b"], [1, 2], ["replicated", "independent"], ["--use_bf16"])
+    found = [(case.model, case.devices, case.mode) for case in cases]
+    of_one = [(1, "replicated"), (2, "replicated"), (2, "independent")]
+    assert found == [(model, *each) for model in ("a", "b") for each in of_one]
+    assert cases[0].arguments == [
+        "--model=a",
+        "--num_gpus=1",
+        "--variable_update=replicated",
+        "--use_bf16",
+    ]
+    assert len({case.key for case in cases}) == len(cases)
+
+
+def test_rows_beside_one_another() -> None:
+    rows = {
+        (row.result.case.devices, row.result.case.mode): row
+        for row in page.rows_of(results(), GPUS, {"vgg16": 10**9})
+    }
+    assert rows[2, "replicated"].efficiency == pytest.approx(0.75)
+    assert rows[2, "replicated"].exchange_share == pytest.approx(0.25)
+    assert rows[2, "independent"].exchange_share is None
+    # 150 images of 3 x 2 x 1e9 FLOPs, of 2 x 1e12.
+    assert rows[2, "replicated"].peak_share == pytest.approx(0.45)
+    shared = dataclasses.replace(GPUS, shares_processors=True)
+    (first, *_) = page.rows_of(results()[1:2] + results()[:1], shared, {})
+    assert first.efficiency == pytest.approx(1.5) and first.peak_share is None
+
+
+def test_the_page_says_what_was_found_and_what_failed() -> None:
+    rows = page.rows_of(results(), GPUS, {"vgg16": 10**9})
+    failed = [Result(Case("nasnet", 2, "replicated"), None, error="no memory\nof so much")]
+    text = page.markdown(rows, failed, GPUS, "sweep.png")
+    assert "| vgg16 | 2 | replicated | 32 | 150.0 | 75% | 45% | 25% |" in text
+    assert "`--variable_update=replicated` is the fastest mode here" in text
+    assert "25% of a step goes into keeping devices alike" in text
+    assert "--model=nasnet --num_gpus=2 --variable_update=replicated`: of so much" in text
+    assert "![Images per second](sweep.png)" in text
+    assert json.loads(json.dumps(page.to_json(rows, failed, GPUS)))["advice"]
+
+
+def test_modes_that_hardly_differ_are_not_ranked() -> None:
+    close = [
+        Result(Case("a", 2, mode), speed, 8)
+        for mode, speed in (
+            ("replicated", 100.0),
+            ("parameter_server", 101.0),
+        )
+    ]
+    assert not page.advice(page.rows_of(close, GPUS, {}), GPUS)
+
+
+def test_the_picture_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.png"
+    page.draw(page.rows_of(results(), GPUS, {}), GPUS, path)
+    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 10_000
+
+
+def test_what_has_run_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def run(case: Case, seconds: float) -> Result:
+        ran.append(case.mode)
+        return Result(case, None if case.mode == "independent" else 1.0, error="it failed")
+
+    monkeypatch.setattr("drumline.cnn.sweep.cases.run", run)
+    cases = cases_of(["a"], [2], ["replicated", "independent"], [])
+    first = list(run_all(cases, Results(tmp_path), 1))
+    assert [kept for _, kept in first] == [False, False]
+    again = list(run_all(cases, Results(tmp_path), 1))
+    assert [kept for _, kept in again] == [True, False], "what failed is tried again"
+    assert ran == ["replicated", "independent", "independent"]
+    assert again[0][0] == first[0][0]
+    (tmp_path / "cases" / f"{cases[0].key}.json").write_text("{")
+    assert Results(tmp_path).get(cases[0]) is None, "a damaged file is none"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--devices=two"], "write numbers"),
+        (["--devices=0"], "one device or more"),
+        (["--modes=horovod"], "a sweep is of one host"),
+        (["--models=vgg17"], "Did you mean"),
+        (["--models=trivial", "--modle=x"], "no flag --modle"),
+    ],
+)
+def test_what_is_refused(
+    arguments: list[str], why: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main([*arguments, f"--out={tmp_path}"])
+    assert ended.value.code == 2 and why in capsys.readouterr().err
