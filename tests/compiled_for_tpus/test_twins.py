@@ -38,6 +38,7 @@ TESTS = [
 LEFT_OUT = [
     *(f"tests/keras/{each}" for each in ("layers", "parameter_server")),
     *(f"tests/keras/resuming/test_{each}.py" for each in ("odd_moments", "resume_matrix")),
+    "tests/keras/callbacks/test_step_profiler.py",  # looks at the programs itself
     "tests/keras/resuming/test_two_processes.py",
     *(f"tests/keras/test_{each}.py" for each in ("interrupted_fit", "sidecar_evaluator")),
     *(f"tests/keras/test_{each}.py" for each in ("compilations", "central_storage")),
