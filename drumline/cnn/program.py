@@ -139,12 +139,13 @@ class BenchmarkRun:
             learning_rate=lambda at: float(rate(np.int32(at))),
             evaluate=None if evaluation is None else evaluation.run,
         )
+        start = int(saver.step.value)
         try:
             found_out = loop.run()
         finally:
             step.close()
         if evaluation is not None and not evaluation.reached(flags.stop_at_top_1_accuracy):
-            at = int(found_out.num_steps)
+            at = start + found_out.num_steps
             self._say(f"Running final evaluation at global_step {at}")
             evaluation.run(at)
         return found_out

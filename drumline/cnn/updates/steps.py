@@ -226,7 +226,8 @@ class _IndependentWeights:
         self._of_model = [*model.trainable_variables, *model.non_trainable_variables]
         self._trained = len(model.trainable_variables)
         self._own = [_own(variable.value) for variable in self._of_model]
-        self._slots = [_own(variable.value) for variable in optimizer.variables]
+        self._of_optimizer = list(optimizer.variables)
+        self._slots = [_own(variable.value) for variable in self._of_optimizer]
 
     def values(self) -> tuple[list[Any], list[Any], list[Any]]:
         """This replica's trained weights, its other variables and its slots."""
@@ -241,6 +242,7 @@ class _IndependentWeights:
             variable.assign(value)
 
     def collect(self) -> None:
-        """Set the model's to those of the first replica."""
-        for variable, own in zip(self._of_model, self._own, strict=True):
+        """Set the model's and the optimizer's to those of the first replica."""
+        variables = [*self._of_model, *self._of_optimizer]
+        for variable, own in zip(variables, [*self._own, *self._slots], strict=True):
             variable.assign(own.value)
