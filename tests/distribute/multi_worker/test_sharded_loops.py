@@ -453,12 +453,16 @@ def test_an_interrupt_ends_all_processes_and_leaves_the_checkpoint(folder: Path)
         for name in run.names:
             run.wait_until(name, "goes on", seconds=600)
         time.sleep(0.3)
-        for name in run.names:
-            os.kill(_pid(run, name), signal.SIGINT)
-        run.wait_for(*run.names, seconds=120)
+        _interrupt(run)
         ends: list[Ended] = run.ended("interrupted")
+    assert 130 in {end.status for end in ends}, [end.log[-3000:] for end in ends]
     for end in ends:
-        assert end.status == 130, end.log[-3000:]
+        # Python ignores an exception in a callback of a weak reference, where an interrupt may
+        # fall: such a process ends as the other one has.
+        ended = end.status == 130 or (
+            end.status == 69 and "it failed: KeyboardInterrupt" in end.log
+        )
+        assert ended, end.log[-3000:]
     loop = _restored(str(folder / "interrupted-1"), "optimizer")
     with np.load(folder / "interrupted-0.npz") as expected:
         for name, value in zip(expected.files, loop.values(), strict=True):
@@ -477,6 +481,18 @@ def test_a_process_that_reads_alone_is_named(folder: Path) -> None:
         assert end.status != 0
         assert reads in end.log, end.log[-3000:]
         assert "worker:1 waits for it in a step" in end.log
+
+
+def _interrupt(run: Run) -> None:
+    """Interrupt all, as a terminal does, and once more if all have ignored it."""
+    pids = [_pid(run, name) for name in run.names]
+    for seconds in (30, 120):
+        with contextlib.suppress(ProcessLookupError):
+            for pid in pids:
+                os.kill(pid, signal.SIGINT)
+        with contextlib.suppress(AssertionError):
+            return run.wait_for(*run.names, seconds=seconds)
+    run.wait_for(*run.names, seconds=1)
 
 
 def _pid(run: Run, name: str) -> int:
