@@ -63,11 +63,14 @@ XLAS_OWN = {
     "X64Combine",
     "X64SplitHigh",
     "X64SplitLow",
+    "ZeroCrop",
 }
 WIDTHS = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2}
 WIDTHS |= {"f32": 4, "s32": 4, "u32": 4, "f64": 8, "s64": 8, "u64": 8}
 ASKED = {"i1": 1, "i8": 1, "ui8": 1, "bf16": 2, "f16": 2, "i16": 2, "ui16": 2}
 ASKED |= {"f32": 4, "i32": 4, "ui32": 4, "f64": 8, "i64": 8, "ui64": 8}
+TILE_BYTES = 512
+"""What numbers of 8 bits are filled up to before they travel, and cropped from (``ZeroCrop``)."""
 
 Twin = dict[str, Any]
 
@@ -151,8 +154,9 @@ def test_state_is_given_away(twins: list[Twin]) -> None:
 def test_replicas_exchange_what_they_ask_for(twins: list[Twin]) -> None:
     """No more sums than the step has, nor more bytes; compilers put sums together.
 
-    But for numbers of 64 bits, which TPUs do not have: XLA carries them as pairs. A program without
-    arguments is asked by the plugin to leave its results everywhere, as nothing else places it.
+    But for numbers of 64 bits, which TPUs do not have: XLA carries them as pairs; and of 8 bits,
+    which travel in whole tiles. A program without arguments is asked by the plugin to leave its
+    results everywhere, as nothing else places it.
     """
     more = []
     for twin in compiled(twins):
@@ -174,4 +178,5 @@ def test_replicas_exchange_what_they_ask_for(twins: list[Twin]) -> None:
 def _asked_bytes(text: str) -> int:
     """The bytes of an array of type ``3x4xf32``."""
     *dims, dtype = text.split("x")
-    return math.prod(map(int, dims)) * ASKED[dtype]
+    size = math.prod(map(int, dims)) * ASKED[dtype]
+    return -(-size // TILE_BYTES) * TILE_BYTES if ASKED[dtype] == 1 else size
