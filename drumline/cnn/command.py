@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 INTERRUPTED = 130
 """128 and SIGINT, as shells report it."""
+
+
+def _reuse_large_buffers() -> None:
+    """Let XLA keep its memory from step to step, as the process is this program's own."""
+    from drumline import _settings, config
+
+    if _settings.LARGE_BUFFERS_VARIABLE not in os.environ:
+        config.set_large_buffer_reuse(True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = flags.parse(given)
         for line in parsed.remarks:
             print(line, file=sys.stderr)
+        _reuse_large_buffers()
         from drumline.cnn.program import BenchmarkRun
 
         program = BenchmarkRun(parsed)

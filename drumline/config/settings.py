@@ -69,8 +69,9 @@ def set_large_buffer_reuse(reuse: bool) -> bool:
     this process alone. Results are the same. The process holds up to half of the machine's memory
     between steps.
 
-    Off by default, as a library does not change another's memory unasked. ``drumline demo`` and
-    drumline's benchmarks turn it on; so does the environment variable ``DRUMLINE_LARGE_BUFFERS=1``.
+    Off by default, as a library does not change another's memory unasked. ``drumline demo``,
+    ``drumline cnn`` and drumline's benchmarks turn it on; so does the environment variable
+    ``DRUMLINE_LARGE_BUFFERS=1``.
 
     Args:
         reuse: whether they are reused from now on. After ``False`` what was held is freed, and

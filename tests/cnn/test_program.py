@@ -65,6 +65,27 @@ def test_parameters_on_the_cpu_train_to_the_same_numbers(together: dict[int, flo
 
 
 @pytest.mark.parametrize(
+    ("environment", "reused"), [({}, "True"), ({"DRUMLINE_LARGE_BUFFERS": "0"}, "False")]
+)
+def test_large_buffers_are_kept_from_step_to_step(environment: dict[str, str], reused: str) -> None:
+    given = {name: text for name, text in os.environ.items() if "LARGE_BUFFERS" not in name}
+    script = (
+        "import drumline as dl\nfrom drumline.cnn import command\n"
+        f"assert command.main({[*SHORT, '--num_batches=1']}) == 0\n"
+        "print(dl.config.reuses_large_buffers())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**given, **environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.split()[-1] == reused, done.stderr[-3000:]
+
+
+@pytest.mark.parametrize(
     "flags",
     [
         ["--variable_update=replicated", "--all_reduce_spec=pscpu:32k:xring#2"],

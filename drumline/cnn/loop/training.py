@@ -187,13 +187,32 @@ class BenchmarkLoop:
         plan = self._plan
         start = int(self._saver.step.value)
         self._say("Running warm up")
-        for number in range(-plan.num_warmup_batches, 0):
-            with _traced(plan.trace_file if number == TRACED else "", self._say):
-                self._step.wait(self._next())
+        self._warm_up()
         self._step.barrier()
         self._say("Done warm up")
         self._say(step_header(plan.loss, plan.accuracies))
         return self._timed(start)
+
+    def _warm_up(self) -> None:
+        """Run the first steps as those that are timed, which find the memory of two steps.
+
+        The step that is traced is alone on the devices.
+        """
+        before: dict[str, Any] | None = None
+        for number in range(-self._plan.num_warmup_batches, 0):
+            traced = self._plan.trace_file if number == TRACED else ""
+            if traced and before is not None:
+                self._step.wait(before)
+                before = None
+            with _traced(traced, self._say):
+                results = self._next()
+                if traced:
+                    self._step.wait(results)
+            if before is not None:
+                self._step.wait(before)
+            before = None if traced else results
+        if before is not None:
+            self._step.wait(before)
 
     def _next(self) -> dict[str, Any]:
         return self._step(next(self._batches))

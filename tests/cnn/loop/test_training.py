@@ -1,0 +1,92 @@
+"""In which order a run starts its steps, waits for them, and counts them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from drumline.cnn.loop import training
+from drumline.cnn.loop.training import BenchmarkLoop, RunCheckpoints, RunPlan
+
+
+class Steps:
+    """Stands for a step; notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def __call__(self, batch: int) -> dict[str, Any]:
+        self.events.append(f"start {batch}")
+        return {"number": batch}
+
+    def wait(self, results: dict[str, Any]) -> None:
+        self.events.append(f"wait {results['number']}")
+
+    def barrier(self) -> None:
+        self.events.append("barrier")
+
+    def report(self, results: dict[str, Any]) -> dict[str, float]:
+        return {"total_loss": float(results["number"])}
+
+    def collect(self) -> None:
+        self.events.append("collect")
+
+
+class Nothing(RunCheckpoints):
+    """Saves nothing."""
+
+    def __init__(self) -> None:
+        self.step: Any = type("Step", (), {"value": 0})()
+
+    def save(self, step: int) -> None: ...
+
+    def due(self, step: int, plan: RunPlan) -> bool:
+        return False
+
+
+def run(plan: RunPlan) -> tuple[Steps, list[str], Any]:
+    steps, lines = Steps(), []
+    loop = BenchmarkLoop(steps, itertools.count(), plan, Nothing(), say=lines.append)  # type: ignore[arg-type]
+    return steps, lines, loop.run()
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 2, 3])
+def test_the_warm_up_has_two_steps_under_way_as_the_run_has(warmup: int) -> None:
+    steps, lines, found = run(RunPlan(num_batches=3, num_warmup_batches=warmup, images=2))
+    at = steps.events.index("barrier")
+    before, after = steps.events[:at], steps.events[at + 1 :]
+    assert before == _ahead(range(warmup))
+    assert after == [*_ahead(range(warmup, warmup + 3)), "collect"]
+    assert found.num_steps == 3 and found.loss == warmup + 2
+    assert lines[0] == "Running warm up" and lines[-2].startswith("total images/sec: ")
+
+
+def _ahead(numbers: range) -> list[str]:
+    """Each step starts before the one in front of it is waited for."""
+    events = [f"start {number}" for number in numbers[:1]]
+    for number in numbers:
+        events += [f"start {number + 1}"] if number + 1 in numbers else []
+        events.append(f"wait {number}")
+    return events
+
+
+def test_the_step_that_is_traced_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps()
+
+    @contextlib.contextmanager
+    def traced(path: str, say: Any) -> Iterator[None]:
+        steps.events += ["trace"] if path else []
+        yield
+        steps.events += ["traced"] if path else []
+
+    monkeypatch.setattr(training, "_traced", traced)
+    plan = RunPlan(num_batches=1, num_warmup_batches=3, images=1, trace_file="a")
+    BenchmarkLoop(steps, itertools.count(), plan, Nothing(), say=lambda line: None).run()  # type: ignore[arg-type]
+    assert steps.events == [
+        *["start 0", "wait 0", "trace", "start 1", "wait 1", "traced"],
+        *["start 2", "wait 2", "barrier", "start 3", "wait 3", "collect"],
+    ]
