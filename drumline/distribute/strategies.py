@@ -458,7 +458,8 @@ class MultiWorkerMirroredStrategy(ProcessGroupStrategy):
 
     @property
     def _chosen_reduction(self) -> str:
-        return f" ({self.communication_options.implementation.name})"
+        options = self.communication_options
+        return "" if options.cross_device_ops else f" ({options.implementation.name})"
 
 
 class TPUStrategy(ProcessGroupStrategy):
@@ -820,6 +821,8 @@ def _batch_axis(mesh: Mesh, name: str | None) -> str:
 
 
 def _cross_device_ops(options: CommunicationOptions, devices: tuple[Any, ...]) -> CrossDeviceOps:
+    if options.cross_device_ops is not None:
+        return options.cross_device_ops
     implementation = options.implementation
     if implementation is CommunicationImplementation.NCCL and devices[0].platform != "gpu":
         raise ValueError(

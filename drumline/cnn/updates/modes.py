@@ -83,15 +83,6 @@ def cross_device_ops_of(flags: Any) -> CrossDeviceOps:
     Raises:
         ValueError: if the specification is malformed.
     """
-    packing = Packing(num_packs=0)
-    if flags.agg_small_grads_max_bytes:
-        packing = GroupedPacking(
-            max_bytes=flags.agg_small_grads_max_bytes, max_group=flags.agg_small_grads_max_group
-        )
-    elif flags.gradient_repacking:
-        packing = Packing(num_packs=flags.gradient_repacking)
-    elif not flags.all_reduce_spec:
-        packing = Packing()
     if flags.all_reduce_spec:
         ops = all_reduce_of(flags.all_reduce_spec)
     elif flags.hierarchical_copy:
@@ -100,8 +91,19 @@ def cross_device_ops_of(flags: Any) -> CrossDeviceOps:
         ops = NcclAllReduce()
     else:
         ops = all_reduce_of(f"ps{flags.local_parameter_device.lower()}")
-    ops.packing = packing
+    ops.packing = _packing_of(flags)
     return ops
+
+
+def _packing_of(flags: Any) -> Packing:
+    """How small gradients are put together: by the flags, or without a specification all."""
+    if flags.agg_small_grads_max_bytes:
+        return GroupedPacking(
+            max_bytes=flags.agg_small_grads_max_bytes, max_group=flags.agg_small_grads_max_group
+        )
+    if flags.gradient_repacking:
+        return Packing(num_packs=flags.gradient_repacking)
+    return Packing(num_packs=0) if flags.all_reduce_spec else Packing()
 
 
 def has_servers(flags: Any) -> bool:
@@ -170,7 +172,10 @@ def _over_hosts(flags: Any, say: Callable[[str], None]) -> Mode:
     )
     indices = _indices(flags)
     dl.config.set_logical_devices("cpu", len(indices))
-    strategy = dl.distribute.MultiWorkerMirroredStrategy(resolver)
+    options = dl.distribute.CommunicationOptions(
+        cross_device_ops=cross_device_ops_of(flags) if flags.all_reduce_spec else None
+    )
+    strategy = dl.distribute.MultiWorkerMirroredStrategy(resolver, options)
     devices = tuple(device_name(device) for device in strategy.local_replica_devices)
     if len(devices) != flags.num_gpus:
         raise ValueError(
@@ -178,8 +183,8 @@ def _over_hosts(flags: Any, say: Callable[[str], None]) -> Mode:
             "them take part. Give as many, or show it fewer, as by CUDA_VISIBLE_DEVICES."
         )
     _say_what_stands_for_gpus(flags, devices, say)
+    strategy.cross_device_ops.packing = _packing_of(flags)
     if flags.all_reduce_spec:
-        strategy.cross_device_ops = cross_device_ops_of(flags)
         strategy.cross_device_ops.check(_axis(strategy))
     return Mode(
         strategy,

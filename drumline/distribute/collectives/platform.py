@@ -198,14 +198,25 @@ class CommunicationOptions:
         timeout_seconds: how long a step may take before the process reports its stacks and ends;
             None for no limit. A peer that has died ends the step sooner, whatever this is.
         implementation: a `CommunicationImplementation`, or its name.
+        cross_device_ops: the algorithm itself, such as ``RingAllReduce()`` or one of your own, in
+            the place of an implementation and its packs; None for that. TensorFlow's have none.
 
     Raises:
-        ValueError: for a negative number, or an unknown implementation.
+        ValueError: for a negative number, an unknown implementation, or an algorithm beside an
+            implementation or packs.
+        TypeError: if the algorithm is something else.
+
+    Example:
+        >>> ring = dl.distribute.RingAllReduce(num_packs=4)
+        >>> options = dl.distribute.CommunicationOptions(cross_device_ops=ring)
+        >>> dl.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        MultiWorkerMirroredStrategy(worker:0 of 1 processes, 4 replicas)
     """
 
     bytes_per_pack: int = 0
     timeout_seconds: float | None = None
     implementation: CommunicationImplementation = CommunicationImplementation.AUTO
+    cross_device_ops: CrossDeviceOps | None = None
 
     def __post_init__(self) -> None:
         if self.bytes_per_pack < 0:
@@ -215,6 +226,14 @@ class CommunicationOptions:
                 f"timeout_seconds must be above 0, or None, got {self.timeout_seconds}."
             )
         object.__setattr__(self, "implementation", _implementation(self.implementation))
+        if self.cross_device_ops is None:
+            return
+        resolve_cross_device_ops(self.cross_device_ops)
+        if self.implementation is not CommunicationImplementation.AUTO or self.bytes_per_pack:
+            raise ValueError(
+                "cross_device_ops is the algorithm itself, with its packs: leave out "
+                "implementation and bytes_per_pack."
+            )
 
     @classmethod
     def of(cls, options: Any) -> CommunicationOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -44,7 +45,32 @@ def test_an_implementation_by_name(implementation: object) -> None:
     np.testing.assert_array_equal(total.values[0], 4.0)
 
 
+def test_the_algorithm_itself_as_an_option() -> None:
+    class Fewer(dl.distribute.RingAllReduce):
+        """Tells that it was asked."""
+
+        asked = 0
+
+        def sum_array(self, array: Any, axis: Any) -> Any:
+            type(self).asked += 1
+            return super().sum_array(array, axis)
+
+    options = CommunicationOptions(cross_device_ops=Fewer(num_packs=0))
+    strategy = dl.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+    total = strategy.run(
+        lambda: dl.distribute.get_replica_context().all_reduce("SUM", np.ones(3, np.float32))
+    )
+    np.testing.assert_array_equal(total.values[0], 4.0)
+    assert Fewer.asked and "all-reduce: Fewer" in strategy.describe()
+
+
 def test_wrong_options_are_refused() -> None:
+    with pytest.raises(ValueError, match="leave out implementation and bytes_per_pack"):
+        CommunicationOptions(bytes_per_pack=8, cross_device_ops=dl.distribute.RingAllReduce())
+    with pytest.raises(ValueError, match="leave out implementation and bytes_per_pack"):
+        CommunicationOptions(implementation="RING", cross_device_ops=dl.distribute.RingAllReduce())
+    with pytest.raises(TypeError, match="write RingAllReduce"):
+        CommunicationOptions(cross_device_ops=dl.distribute.RingAllReduce)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="AUTO, RING, NCCL"):
         CommunicationOptions(implementation="mpi")
     with pytest.raises(ValueError, match="above 0"):
