@@ -35,18 +35,19 @@ LEARNING_RATE = 1e-5
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network by the names that it has, and the width of its images."""
+    """A network by the names that it has, the width of its images, and the steps that are timed."""
 
     model: str
     torchvision: str
     size: int
+    steps: int = 3
 
 
 NETWORKS = {
     "alexnet": Network("alexnet", "alexnet", 224),
     "resnet50": Network("resnet50_v1.5", "resnet50", 224),
-    "inception3": Network("inception3", "inception_v3", 299),
-    "vgg16": Network("vgg16", "vgg16", 224),
+    "inception3": Network("inception3", "inception_v3", 299, steps=2),
+    "vgg16": Network("vgg16", "vgg16", 224, steps=2),
 }
 
 
@@ -223,7 +224,7 @@ def _workload(name: str, network: Network) -> Workload:
         title=f"drumline cnn --model={network.model}: synthetic images, batch 16, 1 device",
         unit="images",
         baseline="Keras on TensorFlow",
-        full=Scale(elements=16, batch_size=16, later_epochs=3),
+        full=Scale(elements=16, batch_size=16, later_epochs=network.steps),
         quick=Scale(elements=2, batch_size=2, later_epochs=2),
         contenders=(
             Contender(
