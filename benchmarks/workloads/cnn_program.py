@@ -19,7 +19,7 @@ from benchmarks.workloads.cnn_networks import LEARNING_RATE, WARMUP, check, prog
 
 LIBRARIES = ("drumline", "jax", "keras")
 RATE = f"--init_learning_rate={LEARNING_RATE}"
-SMALL = ("--model=resnet20", "--data_name=cifar10", RATE)
+SMALL = ("--model=resnet20", "--data_name=cifar10", "--weight_decay=0", RATE)
 MODES = ("--model=alexnet", "--num_gpus=2", RATE)
 RECORDS = ("--model=resnet50", RATE)
 FILES, IMAGES = 4, 256
@@ -47,14 +47,15 @@ def bare_loop(scale: Scale) -> Measurement:
     made = inputs.synthetic(options)
     images, labels = made.images, made.labels
 
-    def loss_of(trained: Any, others: Any) -> Any:
+    def loss_of(trained: Any, others: Any, images: Any, labels: Any) -> Any:
         logits, others = model.stateless_call(trained, others, images, training=True)
         losses = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
         return jnp.mean(losses), others
 
     @functools.partial(jax.jit, donate_argnums=(0, 1, 2))
-    def step(trained: Any, others: Any, slots: Any) -> Any:
-        (loss, others), gradients = jax.value_and_grad(loss_of, has_aux=True)(trained, others)
+    def step(trained: Any, others: Any, slots: Any, images: Any, labels: Any) -> Any:
+        differentiated = jax.value_and_grad(loss_of, has_aux=True)
+        (loss, others), gradients = differentiated(trained, others, images, labels)
         trained, slots = optimizer.stateless_apply(slots, gradients, trained)
         return (trained, others, slots), loss
 
@@ -67,15 +68,15 @@ def bare_loop(scale: Scale) -> Measurement:
         )
     )
     for _ in range(WARMUP):
-        state, loss = step(*state)
+        state, loss = step(*state, images, labels)
         loss.block_until_ready()
     times, losses = [], []
     before = start = time.perf_counter()
-    state, ahead = step(*state)
+    state, ahead = step(*state, images, labels)
     for number in range(scale.later_epochs):
         due = ahead
         if number + 1 < scale.later_epochs:
-            state, ahead = step(*state)
+            state, ahead = step(*state, images, labels)
         losses.append(float(due))
         now = time.perf_counter()
         times.append(now - before)
