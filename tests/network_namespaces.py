@@ -69,19 +69,22 @@ class TwoHosts:
 
 
 @contextlib.contextmanager
-def two_hosts(delay_milliseconds: float | Callable[[], float] = 0) -> Iterator[TwoHosts]:
+def two_hosts(
+    delay_milliseconds: float | Callable[[], float] = 0, addresses: tuple[str, str] = ADDRESSES
+) -> Iterator[TwoHosts]:
     """Two hosts for the length of the block; what still runs on them at its end is killed.
 
     Args:
         delay_milliseconds: how long a packet takes from one to the other; a function is asked at
             each packet.
+        addresses: of the hosts, in one network of 24 bits.
     """
     if shutil.which("ip") is None:
         pytest.skip("network namespaces need the command ip (iproute2)")
     _remove_left_over()
     number = next(_counter)
     names = (f"drumline-{os.getpid()}-{number}-0", f"drumline-{os.getpid()}-{number}-1")
-    hosts = TwoHosts(names)
+    hosts = TwoHosts(names, addresses)
     with contextlib.ExitStack() as stack:
         try:
             for name in names:

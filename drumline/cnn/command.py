@@ -56,7 +56,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return INTERRUPTED
-    except (OSError, ValueError) as error:
+    except Exception as error:
+        if not _says_enough(error):
+            raise
         print(f"drumline cnn: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _says_enough(error: Exception) -> bool:
+    """Whether an error says by itself what happened, so that no traceback is wanted.
+
+    One that is not caught ends the other processes of a group as well.
+    """
+    from drumline.distribute.parameter_server import ParameterServerLostError
+    from drumline.distribute.parameter_server.wire import TransportError
+    from drumline.distribute.process_group.start import joined
+
+    said = (OSError, ValueError, ParameterServerLostError, TransportError)
+    return isinstance(error, said) and joined() is None

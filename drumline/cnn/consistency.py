@@ -119,7 +119,7 @@ def _check_mode(flags: Any) -> None:
     if mode in ("replicated", "independent") and flags.job_name:
         raise ValueError(
             f"--variable_update={mode} is of one host: give collective_all_reduce for copies that "
-            "hosts keep alike, or leave out --job_name."
+            "hosts keep alike, or leave out --job_name (or `drumline launch`, which gives it)."
         )
     if mode == "distributed_replicated" and not flags.job_name:
         raise ValueError(
@@ -128,7 +128,10 @@ def _check_mode(flags: Any) -> None:
         )
     if mode in ("parameter_server", "distributed_replicated") and flags.job_name:
         if not _hosts(flags, "ps_hosts"):
-            raise ValueError(f"--variable_update={mode} over hosts needs --ps_hosts=HOST:PORT,...")
+            raise ValueError(
+                f"--variable_update={mode} over hosts needs --ps_hosts=HOST:PORT,... (--ps of "
+                "`drumline launch`)."
+            )
     elif flags.ps_hosts and mode in OVER_HOSTS:
         raise ValueError(
             f"--variable_update={mode} has no parameter servers: leave out --ps_hosts, or give "

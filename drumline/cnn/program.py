@@ -18,7 +18,7 @@ from drumline.cnn import consistency, inputs, models, optimizers
 from drumline.cnn.loop.evaluation import Evaluation
 from drumline.cnn.loop.reporting import BenchmarkLog
 from drumline.cnn.loop.training import BenchmarkLoop, RunCheckpoints, RunPlan, RunStatistics
-from drumline.cnn.updates import modes, parameter_servers
+from drumline.cnn.updates import hosts, modes, parameter_servers
 from drumline.cnn.updates.steps import LossOptions, TrainingStep
 
 DEFAULT_BATCHES = 100
@@ -67,6 +67,7 @@ class BenchmarkRun:
     """
 
     def __init__(self, flags: Any, say: Callable[[str], None] | None = None) -> None:
+        flags = hosts.with_launcher(flags)
         consistency.check(flags)
         self._flags = flags
         self._say = say or _flushed
@@ -165,6 +166,8 @@ class BenchmarkRun:
             served = parameter_servers.ServerStep(
                 strategy, model, optimizer, alone, self._worker_dataset(mode)
             )
+            for connection in mode.connections:
+                connection.close()  # workers and servers know this leader by others now
             return served, served.batches()
         step = TrainingStep(
             strategy,

@@ -9,30 +9,7 @@ import pytest
 
 from drumline.cnn.consistency import check
 from drumline.cnn.flags import FLAGS, GROUPS, help_text, parse
-
-HOSTS = " --ps_hosts=10.0.0.1:50000,10.0.0.2:50000 --worker_hosts=10.0.0.1:50001,10.0.0.2:50001 "
-RESNET = (
-    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
-    "--variable_update=distributed_replicated "
-)
-GUIDE = [
-    "--local_parameter_device=cpu --num_gpus=8 --batch_size=32 --model=vgg16 "
-    "--data_dir=/home/ubuntu/imagenet/train --variable_update=parameter_server --nodistortions",
-    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=vgg16 "
-    "--variable_update=replicated --use_nccl=True",
-    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=vgg16 "
-    "--variable_update=parameter_server",
-    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=resnet50 "
-    "--variable_update=replicated --use_nccl=False",
-    *(
-        f"{RESNET}--job_name={job}{HOSTS}--task_index={index}"
-        for index in (0, 1)
-        for job in ("worker", "ps")
-    ),
-    "--local_parameter_device=gpu --num_gpus=8 --batch_size=64 --model=inception3 "
-    f"--variable_update=parameter_server --job_name=worker{HOSTS}--task_index=0",
-]
-"""Of TensorFlow's guide on high-performance models, without ``python tf_cnn_benchmarks.py``."""
+from tests.cnn.commands import GUIDE
 
 
 @pytest.mark.parametrize("command", GUIDE)

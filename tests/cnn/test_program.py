@@ -3,46 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.cnn.commands import ROOT, SHORT, TOTAL, environment_with, losses, run, started
 from tests.ports import free_addresses
-
-ROOT = Path(__file__).resolve().parents[2]
-SHORT = ["--model=trivial", "--batch_size=4", "--num_batches=4", "--num_warmup_batches=1"]
-STEP = re.compile(
-    r"^(\d+)\timages/sec: ([\d.]+) \+/- ([\d.]+) \(jitter = ([\d.]+)\)\t([\d.]+)", re.M
-)
-TOTAL = re.compile(r"^total images/sec: [\d.]+$", re.M)
-
-
-def started(flags: Sequence[str], **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "examples/tf_cnn_benchmarks.py", *flags],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-    )
-
-
-def run(*flags: str) -> str:
-    process = started([*SHORT, *flags])
-    out, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, out[-3000:]
-    return out
-
-
-def losses(out: str) -> dict[int, float]:
-    return {int(found[1]): float(found[5]) for found in STEP.finditer(out)}
-
 
 TWO = ["--num_gpus=2", "--display_every=1"]
 
@@ -68,7 +37,9 @@ def test_parameters_on_the_cpu_train_to_the_same_numbers(together: dict[int, flo
     ("environment", "reused"), [({}, "True"), ({"DRUMLINE_LARGE_BUFFERS": "0"}, "False")]
 )
 def test_large_buffers_are_kept_from_step_to_step(environment: dict[str, str], reused: str) -> None:
-    given = {name: text for name, text in os.environ.items() if "LARGE_BUFFERS" not in name}
+    given = environment_with(environment)
+    if not environment:
+        given.pop("DRUMLINE_LARGE_BUFFERS", None)
     script = (
         "import drumline as dl\nfrom drumline.cnn import command\n"
         f"assert command.main({[*SHORT, '--num_batches=1']}) == 0\n"
@@ -77,7 +48,7 @@ def test_large_buffers_are_kept_from_step_to_step(environment: dict[str, str], r
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
-        env={**given, **environment, "PYTHONPATH": str(ROOT)},
+        env=given,
         capture_output=True,
         text=True,
         timeout=300,

@@ -6,11 +6,12 @@ The words are those of tf_cnn_benchmarks (``benchmark_cnn.py``), and the files t
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,6 +97,23 @@ def accuracy_line(top_1: float, top_5: float, examples: int) -> str:
     return f"Accuracy @ 1 = {top_1:.4f} Accuracy @ 5 = {top_5:.4f} [{examples} examples]"
 
 
+@contextlib.contextmanager
+def writing_for(flag: str, value: object) -> Iterator[None]:
+    """Within the block, an error of the disk names the flag that asked for what is written.
+
+    Args:
+        flag: its name, without dashes.
+        value: what it was given.
+
+    Raises:
+        OSError: where the block does; a full disk is said without a name otherwise.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"--{flag}={value}: it cannot be written: {error}") from error
+
+
 class BenchmarkLog:
     """The files of ``--benchmark_log_dir``: ``benchmark_run.log`` and ``metric.log``.
 
@@ -107,7 +125,7 @@ class BenchmarkLog:
         now: the time, for tests.
 
     Raises:
-        OSError: if the directory cannot be made.
+        OSError: if the directory cannot be made; and from its methods, if it cannot be written.
     """
 
     def __init__(
@@ -116,7 +134,8 @@ class BenchmarkLog:
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._directory = Path(directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
+        with self._writing():
+            self._directory.mkdir(parents=True, exist_ok=True)
         self._now = now
 
     def run_info(
@@ -153,7 +172,8 @@ class BenchmarkLog:
             "run_parameters": [_parameter(name, parameters[name]) for name in sorted(parameters)],
         }
         text = json.dumps(info, indent=2) + "\n"
-        (self._directory / "benchmark_run.log").write_text(text, encoding="utf-8")
+        with self._writing():
+            (self._directory / "benchmark_run.log").write_text(text, encoding="utf-8")
 
     def metric(
         self, name: str, value: float, *, step: int, unit: str | None = None, **extras: Any
@@ -175,8 +195,12 @@ class BenchmarkLog:
             "timestamp": self._timestamp(),
             "extras": [{"name": key, "value": str(extras[key])} for key in sorted(extras)],
         }
-        with open(self._directory / "metric.log", "a", encoding="utf-8") as file:
+        path = self._directory / "metric.log"
+        with self._writing(), open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+    def _writing(self) -> contextlib.AbstractContextManager[None]:
+        return writing_for("benchmark_log_dir", self._directory)
 
     def _timestamp(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

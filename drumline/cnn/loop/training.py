@@ -16,7 +16,14 @@ import jax
 import keras
 
 import drumline as dl
-from drumline.cnn.loop.reporting import BenchmarkLog, Speed, step_header, step_line, total_lines
+from drumline.cnn.loop.reporting import (
+    BenchmarkLog,
+    Speed,
+    step_header,
+    step_line,
+    total_lines,
+    writing_for,
+)
 from drumline.cnn.updates.steps import TrainingStep
 
 TRACED = -2
@@ -108,7 +115,8 @@ class RunCheckpoints:
         self._checkpoint = dl.train.Checkpoint(**parts)
         self._manager: dl.train.CheckpointManager | None = None
         if directory is not None:
-            self._manager = dl.train.CheckpointManager(self._checkpoint, directory, max_to_keep)
+            with writing_for("train_dir", directory):
+                self._manager = dl.train.CheckpointManager(self._checkpoint, directory, max_to_keep)
         self._saved_at = time.monotonic()
 
     def restore(self, path: str | None = None) -> str | None:
@@ -123,7 +131,8 @@ class RunCheckpoints:
         if self._manager is None:
             return
         self.step.assign(step)
-        self._manager.save(checkpoint_number=step)
+        with writing_for("train_dir", self.directory):
+            self._manager.save(checkpoint_number=step)
         self._saved_at = time.monotonic()
 
     def due(self, step: int, plan: RunPlan) -> bool:
@@ -272,7 +281,7 @@ class BenchmarkLoop:
                 for name in ("top_1_accuracy", "top_5_accuracy") if plan.accuracies else ():
                     self._log.metric(name, report[name], step=step)
         if summarized and self._summaries is not None:
-            with self._summaries.as_default(step):
+            with writing_for("train_dir", self._saver.directory), self._summaries.as_default(step):
                 for name, value in report.items():
                     dl.summary.scalar(name, value)
                 dl.summary.scalar("images_per_sec", speed.mean)
@@ -312,7 +321,8 @@ def _traced(path: str, say: Callable[[str], None]) -> Iterator[None]:
             yield
         (found,) = Path(folder).rglob("perfetto_trace.json.gz")
         say(f"Dumping trace to {path}")
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
         opened = open if path.endswith(".gz") else gzip.open
-        with opened(found, "rb") as made, open(path, "wb") as kept:
-            shutil.copyfileobj(made, kept)
+        with writing_for("trace_file", path), opened(found, "rb") as made:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "wb") as kept:
+                shutil.copyfileobj(made, kept)

@@ -33,6 +33,7 @@ class Mode:
         all_reduce: the algorithm, as the header names it; None without one.
         num_workers: processes that compute.
         is_chief: whether this process writes what there is one of.
+        connections: to tasks that wait for this one, until its step is made.
     """
 
     strategy: dl.distribute.Strategy
@@ -42,6 +43,7 @@ class Mode:
     all_reduce: str | None = None
     num_workers: int = 1
     is_chief: bool = True
+    connections: tuple[Any, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +132,7 @@ def mode_of(flags: Any, say: Callable[[str], None]) -> Mode:
 
     Raises:
         ValueError: if there are fewer devices than asked for.
-        RuntimeError: if other processes do not come in time.
+        OSError: if other processes do not come in time.
     """
     if has_servers(flags):
         devices, _ = _compute_devices(flags, say)
@@ -140,8 +142,13 @@ def mode_of(flags: Any, say: Callable[[str], None]) -> Mode:
                 "device. Start a worker for each, with CUDA_VISIBLE_DEVICES, or give "
                 "--variable_update=collective_all_reduce."
             )
-        strategy = parameter_servers.strategy_of(flags)
-        return Mode(strategy, devices[:1], num_workers=len(strategy.worker_addresses))
+        strategy, connections = parameter_servers.strategy_of(flags, say)
+        return Mode(
+            strategy,
+            devices[:1],
+            num_workers=len(strategy.worker_addresses),
+            connections=tuple(connections),
+        )
     if flags.worker_hosts:
         return _over_hosts(flags, say)
     devices, home = _compute_devices(flags, say)
@@ -175,7 +182,10 @@ def _over_hosts(flags: Any, say: Callable[[str], None]) -> Mode:
     options = dl.distribute.CommunicationOptions(
         cross_device_ops=cross_device_ops_of(flags) if flags.all_reduce_spec else None
     )
-    strategy = dl.distribute.MultiWorkerMirroredStrategy(resolver, options)
+    try:
+        strategy = dl.distribute.MultiWorkerMirroredStrategy(resolver, options)
+    except RuntimeError as error:
+        raise ConnectionError(f"--worker_hosts={flags.worker_hosts}: {error}") from error
     devices = tuple(device_name(device) for device in strategy.local_replica_devices)
     if len(devices) != flags.num_gpus:
         raise ValueError(

@@ -15,18 +15,12 @@ import keras
 import numpy as np
 
 import drumline as dl
+from drumline.cnn.updates import hosts
 from drumline.cnn.updates.steps import LossOptions, TrainingStep
+from drumline.distribute.parameter_server import ChiefLostError
 
 WITHOUT_LEADER_SECONDS = 60.0
 """How long tasks wait for a leader that is lost."""
-
-
-def cluster_of(flags: Any) -> dl.train.ClusterSpec:
-    """The workers and parameter servers of the flags."""
-    jobs = {"worker": flags.worker_hosts, "ps": flags.ps_hosts}
-    return dl.train.ClusterSpec(
-        {job: [host.strip() for host in hosts.split(",")] for job, hosts in jobs.items()}
-    )
 
 
 def serve(flags: Any, say: Callable[[str], None]) -> None:
@@ -34,27 +28,49 @@ def serve(flags: Any, say: Callable[[str], None]) -> None:
 
     Raises:
         OSError: if the address is taken, or not this machine's.
-        drumline.distribute.parameter_server.ChiefLostError: if the leader is lost.
+        ConnectionError: if the leader does not come, or is lost.
     """
     kind = "parameter server" if flags.job_name == "ps" else "worker"
     server = dl.distribute.Server(
-        cluster_of(flags),
+        hosts.cluster_of(flags),
         flags.job_name,
         flags.task_index,
         without_chief_seconds=WITHOUT_LEADER_SECONDS,
+        first_chief_seconds=hosts.HOSTS_SECONDS,
     )
     say(f"Running {kind} {flags.task_index}")
-    server.join()
+    try:
+        server.join()
+    except ChiefLostError as error:
+        leader = hosts.tasks_of(flags)[0]
+        raise ConnectionError(
+            f"{leader}, which leads, was waited for {error.seconds:.0f} s: {error.reason}."
+        ) from error
+    finally:
+        server.close()
+    say("Worker 0, which leads, has ended the run.")
 
 
-def strategy_of(flags: Any) -> dl.distribute.ParameterServerStrategy:
-    """Return the leader's strategy, and be a worker in the same process."""
-    cluster = cluster_of(flags)
+def strategy_of(
+    flags: Any, say: Callable[[str], None]
+) -> tuple[dl.distribute.ParameterServerStrategy, list[Any]]:
+    """Return the leader's strategy, and be a worker in the same process.
+
+    Returns:
+        The strategy, and connections to all other tasks: while they last these know their leader.
+
+    Raises:
+        OSError: if the address is taken, or not this machine's; or names a task that does not
+            answer.
+    """
+    cluster = hosts.cluster_of(flags)
     dl.distribute.Server(cluster, "worker", 0)
-    return dl.distribute.ParameterServerStrategy(
+    connections = hosts.wait_for_others(flags, say)
+    strategy = dl.distribute.ParameterServerStrategy(
         dl.distribute.cluster_resolver.SimpleClusterResolver(cluster),
         synchronous=flags.cross_replica_sync,
     )
+    return strategy, connections
 
 
 class ServerStep(TrainingStep):
@@ -81,7 +97,8 @@ class ServerStep(TrainingStep):
     ) -> None:
         super().__init__(strategy, model, optimizer, options)
         self._coordinator = dl.distribute.coordinator.ClusterCoordinator(strategy)
-        self.workers = len(strategy.worker_addresses)
+        self._addresses = strategy.worker_addresses
+        self.workers = len(self._addresses)
         self._batches = iter(self._coordinator.create_per_worker_dataset(dataset))
 
         def worker_step(batches: Iterator[Any]) -> dict[str, Any]:
@@ -104,9 +121,21 @@ class ServerStep(TrainingStep):
         ]
 
     def wait(self, results: Any) -> None:
-        """Wait for a step of every worker."""
+        """Wait for a step of every worker.
+
+        Raises:
+            ConnectionError: if a worker is lost: others have done its part, and what is measured
+                is not what was asked for.
+        """
         for each in results:
             each.fetch()
+        for index, lost in enumerate(self._coordinator.counts()["workers lost"]):
+            if lost:
+                raise ConnectionError(
+                    f"--worker_hosts: worker {index} at {self._addresses[index]} "
+                    "was lost, as is said above, so the run ends. See what ended it there, and "
+                    "start all again."
+                )
 
     def report(self, results: Any) -> dict[str, float]:
         """The means of what the workers report."""

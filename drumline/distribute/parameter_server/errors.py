@@ -47,15 +47,22 @@ class OutOfRangeError(RuntimeError):
 
 
 class ChiefLostError(RuntimeError):
-    """A worker or a parameter server has waited in vain for its chief to come back."""
+    """A worker or a parameter server has waited in vain for its chief.
+
+    Attributes:
+        reason: what was observed.
+        seconds: how long it has waited.
+    """
 
     def __init__(self, task: str, reason: str, seconds: float) -> None:
         super().__init__(
             LostProcess("chief:0", reason).report(
-                f"It did not come back within {seconds:g} s, so {task} ends",
+                f"{task} has waited {seconds:g} s for it, and ends",
                 "See what ended the chief, and start the job again",
             )
         )
+        self.reason = reason
+        self.seconds = seconds
 
 
 class UnknownSessionError(RuntimeError):

@@ -1,8 +1,9 @@
 """A worker or a parameter server: a process, or a part of one, that others ask to do things.
 
 `Server` listens from its construction and serves until the chief says that the job has finished
-(`FinishTask`), or until the chief is lost for longer than `without_chief_seconds`. `join` waits for
-that in the main thread; requests are handled in the threads of the transport.
+(`FinishTask`), or until the chief is lost for longer than `without_chief_seconds`, or has not come
+within `first_chief_seconds`. `join` waits for that in the main thread; requests are handled in the
+threads of the transport.
 
 A process whose main thread joins a worker does nothing else: it takes its share of the machine's
 cores, and keeps freed memory, as its arrays have the same sizes in every step.
@@ -102,6 +103,8 @@ class Server:
         without_chief_seconds: how long `join` waits for a chief to come back that is lost, and then
             raises `ChiefLostError`. None waits for ever: a chief that starts again continues with
             the variables as they are.
+        first_chief_seconds: how long `join` waits for a chief that has never come, and then raises
+            `ChiefLostError`. None waits for ever.
 
     Raises:
         ValueError: if the cluster has no such task, or for another protocol.
@@ -118,6 +121,7 @@ class Server:
         start: bool = True,
         *,
         without_chief_seconds: float | None = None,
+        first_chief_seconds: float | None = None,
     ) -> None:
         if protocol not in (None, "grpc"):
             raise ValueError(f"Unknown protocol {protocol!r}: a Server speaks 'grpc'.")
@@ -127,9 +131,11 @@ class Server:
         self._process = os.getpid()
         self._changed = threading.Condition()
         self._finished = False
+        self._chief_came = False
         self._chief_lane: int | None = None
         self._chief_lost: str | None = None
         self._without_chief_seconds = without_chief_seconds
+        self._first_chief_seconds = first_chief_seconds
         self._task: ParameterServer | Worker | None = None
         self._transport: TransportServer | None = None
         self._name = f"{job_name}:{task_index}"
@@ -169,7 +175,8 @@ class Server:
         the machine's cores with the other workers of its host, and keeps freed memory.
 
         Raises:
-            ChiefLostError: if the chief is lost and stays away for `without_chief_seconds`.
+            ChiefLostError: if the chief is lost and stays away for `without_chief_seconds`, or has
+                not come within `first_chief_seconds`.
         """
         if threading.current_thread() is threading.main_thread():
             collect_only_what_is_new()
@@ -178,12 +185,17 @@ class Server:
                 keep_freed_memory()
         with self._changed:
             while not self._finished:
-                lost = self._chief_lost
-                limit = self._without_chief_seconds if lost is not None else None
-                came_back = self._changed.wait(limit)
-                if lost is not None and not came_back and self._chief_lost is not None:
-                    raise ChiefLostError(self._name, lost, limit or 0.0)
+                self._wait_for_chief()
         self.close()
+
+    def _wait_for_chief(self) -> None:
+        lost, limit = self._chief_lost, None
+        if lost is not None:
+            limit = self._without_chief_seconds
+        elif not self._chief_came:
+            lost, limit = "it has never come", self._first_chief_seconds
+        if not self._changed.wait(limit) and (self._chief_lost is not None or not self._chief_came):
+            raise ChiefLostError(self._name, lost or "", limit or 0.0)
 
     def close(self) -> None:
         """Stop listening, and let go of what was kept. In a forked child nothing is done."""
@@ -198,6 +210,7 @@ class Server:
     def _serve_chief(self, request: ServeChief) -> Done:
         """The chief is at the other end of this lane."""
         with self._changed:
+            self._chief_came = True
             self._chief_lane = None if request.lane is None else request.lane.number
             self._chief_lost = None
             self._changed.notify_all()

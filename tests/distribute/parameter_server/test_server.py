@@ -37,7 +37,27 @@ def test_join_names_a_chief_that_stays_away(server):
     chief_of(server).close()
     with pytest.raises(ChiefLostError, match="chief:0 is lost: it has closed") as caught:
         server.join()
-    assert "so ps:0 ends" in str(lost_in(str(caught.value), "chief:0")["follows"])
+    follows = str(lost_in(str(caught.value), "chief:0")["follows"])
+    assert follows == "ps:0 has waited 0.2 s for it, and ends"
+
+
+def test_join_ends_where_no_chief_has_ever_come():
+    waiting = dl.distribute.Server(cluster_spec(1, 1), "ps", 0, first_chief_seconds=0.2)
+    with pytest.raises(ChiefLostError, match="chief:0 is lost: it has never come"):
+        waiting.join()
+    waiting.close()
+
+
+def test_a_chief_that_has_come_is_waited_for_no_more():
+    serving = dl.distribute.Server(cluster_spec(1, 1), "ps", 0, first_chief_seconds=0.2)
+    joined = threading.Thread(target=serving.join)
+    connection = chief_of(serving)
+    joined.start()
+    joined.join(0.6)
+    assert joined.is_alive()
+    connection.call("finish", {})
+    joined.join(30)
+    assert not joined.is_alive()
 
 
 def test_a_chief_may_come_back(server):
