@@ -106,7 +106,7 @@ def compare(results: Iterable[Mapping[str, Any]]) -> list[Comparison]:
 
 def sentences(results: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return three claims, each with its figures."""
-    others = ("ps_", OPERATIONS, *TRAINING, *LAYERS)
+    others = ("ps_", "cnn_", OPERATIONS, *TRAINING, *LAYERS)
     pipelines = [c for c in compare(results) if not c.name.startswith(others)]
     usual = [c.usual[1] for c in pipelines]
     expert = [c.expert[1] for c in pipelines if c.expert]
