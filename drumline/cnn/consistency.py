@@ -127,6 +127,11 @@ def _check_mode(flags: Any) -> None:
             "--job_name, --ps_hosts and --worker_hosts, or --variable_update=replicated."
         )
     if mode in ("parameter_server", "distributed_replicated") and flags.job_name:
+        if flags.gpu_indices:
+            raise ValueError(
+                "--gpu_indices: a worker of parameter servers computes on the first --num_gpus "
+                "devices that it sees. Leave it out, and choose by CUDA_VISIBLE_DEVICES."
+            )
         if not _hosts(flags, "ps_hosts"):
             raise ValueError(
                 f"--variable_update={mode} over hosts needs --ps_hosts=HOST:PORT,... (--ps of "
@@ -158,6 +163,13 @@ def _check_mode(flags: Any) -> None:
         raise ValueError(
             f"--staged_vars is of --variable_update=parameter_server: for {mode} give "
             "--variable_consistency=relaxed, which delays gradients by a step as well."
+        )
+    if flags.staged_vars and flags.job_name:
+        raise ValueError(
+            "--staged_vars is of one host: with --nocross_replica_sync workers of parameter "
+            "servers fetch the next step's weights while they compute as it is, and with "
+            "--variable_update=collective_all_reduce --variable_consistency=relaxed gradients are "
+            "applied a step later."
         )
     if flags.variable_consistency == "relaxed" and mode not in ("replicated", *OVER_HOSTS):
         raise ValueError(

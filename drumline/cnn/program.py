@@ -164,7 +164,12 @@ class BenchmarkRun:
             # A worker's gradients are those of the mean over its own batch.
             alone = dataclasses.replace(options, batch_size=self._local_batch)
             served = parameter_servers.ServerStep(
-                strategy, model, optimizer, alone, self._worker_dataset(mode)
+                strategy,
+                model,
+                optimizer,
+                alone,
+                self._worker_dataset(mode),
+                devices=len(mode.devices),
             )
             for connection in mode.connections:
                 connection.close()  # workers and servers know this leader by others now

@@ -128,6 +128,7 @@ def run_on_two_hosts(commands: Sequence[str], *more: str) -> list[str]:
 
 def check_together(outs: Sequence[str]) -> None:
     assert "Batch size:  16 global\n             1 per device" in outs[0]
+    assert "Devices:     ['cpu:0', 'cpu:1', 'cpu:2'" in outs[0]
     assert TOTAL.search(outs[0]) and losses(outs[0]), outs[0]
     for out, name in zip(
         outs[1:], ("parameter server 0", "worker 1", "parameter server 1"), strict=True

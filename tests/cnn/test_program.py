@@ -129,7 +129,7 @@ def hosts() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "mode", [["parameter_server"], ["parameter_server", "--nocross_replica_sync"]]
+    "mode", [["parameter_server", "--num_gpus=2"], ["parameter_server", "--nocross_replica_sync"]]
 )
 def test_parameter_servers_of_other_processes(mode: list[str], hosts: list[str]) -> None:
     flags = [*SHORT, f"--ps_hosts={hosts[0]}", f"--worker_hosts={hosts[1]},{hosts[2]}"]
@@ -143,8 +143,20 @@ def test_parameter_servers_of_other_processes(mode: list[str], hosts: list[str])
     outs = [process.communicate(timeout=300)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], outs
     assert sorted(losses(outs[0])) == [1, 2, 3, 4]
-    assert f"Sync:        {len(mode) == 1}" in outs[0]
+    assert f"Sync:        {'--nocross_replica_sync' not in mode}" in outs[0]
     assert "Running worker 1" in outs[1] and "Running parameter server 0" in outs[2]
+
+
+def test_relaxed_gradients_come_a_step_later_over_processes(hosts: list[str]) -> None:
+    """The losses are those of two devices of one process, which are those of the formula."""
+    flags = [*SHORT, "--display_every=1", "--variable_consistency=relaxed"]
+    over_hosts = ["--variable_update=collective_all_reduce", "--job_name=worker"]
+    over_hosts += [f"--worker_hosts={hosts[0]},{hosts[1]}"]
+    processes = [started([*flags, *over_hosts, f"--task_index={index}"]) for index in (0, 1)]
+    outs = [process.communicate(timeout=300)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outs
+    alone = losses(run("--variable_update=replicated", "--num_gpus=2", *flags))
+    assert losses(outs[0]) == pytest.approx(alone, rel=1e-3)
 
 
 def test_collectives_of_two_processes(hosts: list[str]) -> None:

@@ -136,16 +136,10 @@ def mode_of(flags: Any, say: Callable[[str], None]) -> Mode:
     """
     if has_servers(flags):
         devices, _ = _compute_devices(flags, say)
-        if len(devices) > 1 and not devices[0].startswith("cpu"):
-            raise ValueError(
-                f"--num_gpus={flags.num_gpus}: with parameter servers a process computes on one "
-                "device. Start a worker for each, with CUDA_VISIBLE_DEVICES, or give "
-                "--variable_update=collective_all_reduce."
-            )
         strategy, connections = parameter_servers.strategy_of(flags, say)
         return Mode(
             strategy,
-            devices[:1],
+            devices,
             num_workers=len(strategy.worker_addresses),
             connections=tuple(connections),
         )

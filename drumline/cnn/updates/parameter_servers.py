@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
 import drumline as dl
 from drumline.cnn.updates import hosts
 from drumline.cnn.updates.steps import LossOptions, TrainingStep
 from drumline.distribute.parameter_server import ChiefLostError
+
+_AXIS = "device"
 
 WITHOUT_LEADER_SECONDS = 60.0
 """How long tasks wait for a leader that is lost."""
@@ -31,6 +35,8 @@ def serve(flags: Any, say: Callable[[str], None]) -> None:
         ConnectionError: if the leader does not come, or is lost.
     """
     kind = "parameter server" if flags.job_name == "ps" else "worker"
+    if kind == "worker":
+        dl.config.set_logical_devices("cpu", flags.num_gpus)
     server = dl.distribute.Server(
         hosts.cluster_of(flags),
         flags.job_name,
@@ -82,6 +88,8 @@ class ServerStep(TrainingStep):
         optimizer: see `TrainingStep`; None where nothing is trained.
         options: of one worker's step.
         dataset: from an input context to a worker's batches, without an end.
+        devices: of each worker; they take equal parts of its batch, and it pushes the sum of their
+            gradients.
 
     Attributes:
         workers: how many there are.
@@ -94,8 +102,12 @@ class ServerStep(TrainingStep):
         optimizer: keras.optimizers.Optimizer | None,
         options: LossOptions,
         dataset: Callable[[Any], dl.data.Dataset],
+        devices: int = 1,
     ) -> None:
         super().__init__(strategy, model, optimizer, options)
+        self._replicas = devices
+        # Its devices stand for each worker's own, which take their places there.
+        self._mesh = Mesh(np.array(jax.local_devices()[:devices]), (_AXIS,))
         self._coordinator = dl.distribute.coordinator.ClusterCoordinator(strategy)
         self._addresses = strategy.worker_addresses
         self.workers = len(self._addresses)
@@ -106,6 +118,39 @@ class ServerStep(TrainingStep):
             return results
 
         self._worker_step = worker_step
+
+    def _gradients(self, images: Any, labels: Any) -> tuple[list[Any], dict[str, Any]]:
+        if self._replicas == 1:
+            return super()._gradients(images, labels)
+        trained, others = self.model.trainable_variables, self.model.non_trainable_variables
+        on_devices = jax.shard_map(
+            self._on_device,
+            mesh=self._mesh,
+            in_specs=(PartitionSpec(), PartitionSpec(), PartitionSpec(_AXIS), PartitionSpec(_AXIS)),
+            out_specs=PartitionSpec(),
+            check_vma=False,
+        )
+        values = [[variable.value for variable in group] for group in (trained, others)]
+        gradients, report, new = on_devices(*values, images, labels)
+        for variable, value in zip(others, new, strict=True):
+            variable.assign(value)
+        return gradients, report
+
+    def _on_device(
+        self, trained: list[Any], others: list[Any], images: Any, labels: Any
+    ) -> tuple[list[Any], dict[str, Any], list[Any]]:
+        """Traced for each device of a worker: gradients and report of all, and other variables."""
+        device = jax.lax.axis_index(_AXIS)
+
+        def loss(trained: list[Any]) -> tuple[Any, Any]:
+            own = [_seed_of(device, value) for value in others]
+            logits, new = self.model.stateless_call(trained, own, images, training=True)
+            scaled, report = self._loss(logits, labels, trained)
+            return scaled, (report, new)
+
+        (_, (report, new)), gradients = jax.value_and_grad(loss, has_aux=True)(trained)
+        sums = jax.lax.psum(([self._unscaled(each) for each in gradients], report), _AXIS)
+        return *sums, [_joined(device, value) for value in new]
 
     def batches(self) -> Iterator[None]:
         """Nothing, for ever: workers have their own batches."""
@@ -149,6 +194,20 @@ class ServerStep(TrainingStep):
     def close(self) -> None:
         """End the run for all tasks."""
         self._coordinator.close()
+
+
+def _seed_of(device: Any, value: Any) -> Any:
+    """A random generator's state for one device of a worker; other values as they are."""
+    if value.dtype != jnp.uint32:
+        return value
+    return value.at[-1].add(device.astype(jnp.uint32) << 16)
+
+
+def _joined(device: Any, value: Any) -> Any:
+    """The mean over a worker's devices; of what is counted, the first device's."""
+    if jnp.issubdtype(value.dtype, jnp.floating):
+        return jax.lax.pmean(value, _AXIS)
+    return jax.lax.psum(jnp.where(device == 0, value, jnp.zeros_like(value)), _AXIS)
 
 
 def synthetic_dataset(made: tuple[jax.Array, jax.Array]) -> dl.data.Dataset:

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.cnn.updates.parameter_servers import ServerStep
 from drumline.cnn.updates.steps import LossOptions, TrainingStep
+from tests.distribute.parameter_server.clusters import TOKEN, in_process
 
 ROWS, WIDTH, CLASSES, RATE, DECAY, STEPS = 8, 5, 7, 0.5, 0.01, 6
 DEVICES = ["cpu:0", "cpu:1"]
@@ -69,21 +71,24 @@ def by_hand(delay: int) -> Run:
     return losses, weights
 
 
-def run_steps(strategy: dl.distribute.Strategy, options: LossOptions, **how: Any) -> Run:
-    with strategy.scope():
-        model = linear_model()
-        optimizer = keras.optimizers.SGD(RATE)
-    step = TrainingStep(strategy, model, optimizer, options, **how)
-    data = dl.data.Dataset.from_generator(
+def dataset() -> dl.data.Dataset:
+    return dl.data.Dataset.from_generator(
         lambda: iter(batches()),
         output_signature=(
             dl.TensorSpec((ROWS, WIDTH), "float32"),
             dl.TensorSpec((ROWS,), "int32"),
         ),
     )
+
+
+def run_steps(strategy: dl.distribute.Strategy, options: LossOptions, **how: Any) -> Run:
+    with strategy.scope():
+        model = linear_model()
+        optimizer = keras.optimizers.SGD(RATE)
+    step = TrainingStep(strategy, model, optimizer, options, **how)
     losses = [
         step.report(step(batch))["total_loss"]
-        for batch in strategy.experimental_distribute_dataset(data)
+        for batch in strategy.experimental_distribute_dataset(dataset())
     ]
     step.collect()
     return losses, model.get_weights()
@@ -150,3 +155,43 @@ def test_accuracies_are_those_of_the_whole_batch() -> None:
     order = np.argsort(-logits, axis=1)
     expected = [(order[:, :k] == labels[:, None]).any(axis=1).mean() for k in (1, 5)]
     assert [report["top_1_accuracy"], report["top_5_accuracy"]] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_worker_of_parameter_servers_computes_on_its_devices(
+    devices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers are those of the formula, whichever number of devices there is."""
+    monkeypatch.setenv("DRUMLINE_CLUSTER_TOKEN", TOKEN)
+    with in_process(synchronous=True) as strategy:
+        with strategy.scope():
+            model = linear_model()
+            optimizer = keras.optimizers.SGD(RATE)
+        step = ServerStep(strategy, model, optimizer, OPTIONS, lambda _: dataset(), devices=devices)
+        losses = [step.report(step(None))["total_loss"] for _ in range(STEPS)]
+        assert_close((losses, model.get_weights()), by_hand(delay=0))
+
+
+def test_the_devices_of_a_worker_draw_and_normalize_by_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Dropout drops other elements on each; moving averages are the mean of theirs."""
+    monkeypatch.setenv("DRUMLINE_CLUSTER_TOKEN", TOKEN)
+    rows = np.stack([np.full(WIDTH, 1.0), np.full(WIDTH, 3.0)]).astype(np.float32)
+    data = dl.data.Dataset.from_tensors((np.repeat(rows, ROWS // 2, 0), np.zeros(ROWS, np.int32)))
+    with in_process(synchronous=True) as strategy:
+        with strategy.scope():
+            layers = [
+                keras.layers.BatchNormalization(momentum=0.0),
+                keras.layers.Dropout(0.5, seed=3),
+                keras.layers.Dense(CLASSES),
+            ]
+            model = keras.Sequential([keras.Input((WIDTH,)), *layers])
+        step = ServerStep(
+            strategy, model, keras.optimizers.SGD(0.0), OPTIONS, lambda _: data.repeat(), devices=2
+        )
+        first, second = (step.report(step(None))["base_loss"] for _ in range(2))
+        np.testing.assert_allclose(layers[0].moving_mean.numpy(), np.full(WIDTH, 2.0), rtol=1e-6)
+        # Within each device all rows are alike, and over both they are not.
+        np.testing.assert_allclose(layers[0].moving_variance.numpy(), np.zeros(WIDTH), atol=1e-6)
+    assert np.isfinite([first, second]).all()

@@ -17,7 +17,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from drumline._forks import ForkSafeLock
 from drumline.distribute.parameter_server.errors import CorruptProgramError, ProgramError
 
 InputKind = Literal["dense", "rows", "inverse", "rows_by_id", "argument", "state"]
@@ -168,8 +171,8 @@ def load_program(data: bytes, donate: Sequence[int] = ()) -> Callable[..., Any]:
 
     Raises:
         CorruptProgramError: if the bytes are damaged.
-        ProgramError: if this JAX is too old or too new for it, or this device's platform is not
-            among its own.
+        ProgramError: if this JAX is too old or too new for it, if this device's platform is not
+            among its own, or it was made for more devices than there are here.
     """
     payload = unpack_checked(data)
     try:
@@ -180,7 +183,33 @@ def load_program(data: bytes, donate: Sequence[int] = ()) -> Callable[..., Any]:
             "tasks run the same version of jax."
         ) from error
     _check(exported)
-    return jax.jit(exported.call, donate_argnums=tuple(donate))
+    copies = _copies(exported.nr_devices)
+    compiled = jax.jit(exported.call, donate_argnums=tuple(donate), in_shardings=copies)
+    if copies is None or jax.default_backend() != "cpu":
+        return compiled
+
+    def alone(*arrays: Any) -> Any:
+        with _on_several_cpus:
+            return jax.block_until_ready(compiled(*arrays))
+
+    return alone
+
+
+_on_several_cpus = ForkSafeLock()
+"""XLA's threads would wait for each other in collectives of two programs on several CPU devices."""
+
+
+def _copies(devices: int) -> NamedSharding | None:
+    """Where a program of several devices finds its arguments: on each; None for one device."""
+    if devices == 1:
+        return None
+    here = jax.local_devices()
+    if len(here) < devices:
+        raise ProgramError(
+            f"A program of the cluster was made for {devices} devices, and this task has "
+            f"{len(here)}. Give every worker as many."
+        )
+    return NamedSharding(Mesh(np.array(here[:devices]), ("device",)), PartitionSpec())
 
 
 def _check(exported: jax.export.Exported) -> None:
