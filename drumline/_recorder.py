@@ -5,21 +5,29 @@ step profile is being made. `drumline.profiler` makes one of it.
 
 The training thread is at each moment in one place (`Place`), the innermost of those that it has
 entered. When a device computed is known from its programs: a step's program is under way from the
-return of the call that started it until its results are ready, which a thread waits for and the
-training thread asks at each change of its place. A call whose results are ready when it returns has
-computed them itself. No step waits for a device because of that.
+return of the call that started it until its results are ready: the training thread asks at each
+change of its place, and a thread waits for the newest program, so that a device which runs out of
+work while the training thread stays in one place is noticed. A call whose results are ready when it
+returns has computed them itself. No step waits for a device because of that.
+
+What happens in a step is appended to lists, of which `split_time` makes parts, thousands at once.
 """
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import functools
 import queue
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drumline import _forks
 
 COMPUTING = "computing"
 COMMUNICATION = "communication"
@@ -45,6 +53,8 @@ PARTS = (
 )
 """What a step's time is split into."""
 
+Interval = tuple[float, float]
+
 Place = tuple[str, str]
 """A part, and what of it: a stage, a callback."""
 
@@ -52,30 +62,67 @@ active: StepRecorder | None = None
 """Of the step profile that is being made in this process."""
 
 _ALONE: Place = (PYTHON, "")
+_ELSEWHERE = contextlib.nullcontext()
 _ABSORBING = (VALIDATION, PROFILER)
 """All that happens in them is counted as them."""
 
 _MOST_MARKS = 4096
 _WATCH_SECONDS = 0.002
-"""Programs are waited for at most so often: those between them are known from asking alone."""
+_LATER_WATCH_SECONDS = 0.02
+"""The thread that waits for programs wakes at most so often: that takes 0.1 ms from computing. The
+first is until it has seen some programs end."""
+_KNOWN_ENDS = 32
+_LONGEST_OWN = 2e-4
+"""Seconds: if noting an event takes longer, the system gave the processor to others meanwhile."""
+_SPACING = 0.05
+"""Of the time of a step: so long after it was asked whether a program has ended it is no more asked
+than when another is started. Each time costs as much as all else that is done at a mark."""
+_LONGEST_WAIT = 1.0
+"""Seconds that the end of a profile waits for that thread, and so for a program."""
 
 
-class StartedProgram:
-    """A program that was started.
+class BusyTime:
+    """Since when devices compute without a pause; programs started meanwhile are behind each other.
 
     Attributes:
-        array: of its results, one that no later program takes over.
-        since: since when it computes.
-        ended: when it was seen to have ended, None before.
-        seen: when it was last seen to compute.
+        array: a result of the program that was started last; there is no pause until it is there.
+        since: since when.
+        seen: when that program was last seen to be under way.
+        ended: of an array that the thread that waits looked at: it, the time, and whether it came
+            at that time; else it was there already.
     """
 
     __slots__ = ("array", "ended", "seen", "since")
 
-    def __init__(self, array: Any, since: float) -> None:
+    def __init__(self, array: Any, since: float, seen: float) -> None:
         self.array = array
-        self.since = self.seen = since
-        self.ended: float | None = None
+        self.since = since
+        self.seen = seen
+        self.ended: tuple[Any, float, bool] | None = None
+
+
+class Ends:
+    """Where between two moments programs ended, if the thread that waits saw it.
+
+    Attributes:
+        before: seconds from the first moment to the end, of all.
+        whole: seconds between both moments, of all.
+    """
+
+    __slots__ = ("before", "whole")
+
+    def __init__(self) -> None:
+        self.before = self.whole = 0.0
+
+    def add(self, before: float, whole: float) -> None:
+        """Learn of one; what was long ago counts less."""
+        self.before = 0.98 * self.before + before
+        self.whole = 0.98 * self.whole + whole
+
+    @property
+    def share(self) -> float:
+        """How far between the moments; the middle where nothing is known."""
+        return self.before / self.whole if self.whole else 0.5
 
 
 def _type_of(value: Any) -> Any:
@@ -94,17 +141,24 @@ def _type_of(value: Any) -> Any:
 
 
 def first_array(tree: Any) -> Any:
-    """The first of JAX's arrays in a tree, which tells when its program has ended; or None."""
+    """One of JAX's arrays in a tree, which tells when its program has ended; or None."""
+    leaf = _first_leaf(tree)
+    if type(leaf) in _array_types:
+        return leaf
     import jax
 
     for leaf in jax.tree.leaves(tree):
         if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+            _array_types.add(type(leaf))
             return leaf
     return None
 
 
 def rows_of(tree: Any) -> int:
     """The first dimension of the first array of a batch; 0 if it has none."""
+    shape = getattr(_first_leaf(tree), "shape", ())
+    if shape:
+        return int(shape[0])
     import jax
 
     for leaf in jax.tree.leaves(tree):
@@ -114,11 +168,27 @@ def rows_of(tree: Any) -> int:
     return 0
 
 
+_array_types: set[type] = set()
+"""Those that were seen: asking for `jax.Array` takes longer than all else in a step."""
+
+
+def _first_leaf(tree: Any) -> Any:
+    """The first leaf of a tree of Python's own containers; what else there is as it is."""
+    while True:
+        kind = type(tree)
+        if (kind is tuple or kind is list) and tree:
+            tree = tree[0]
+        elif kind is dict and tree:
+            tree = tree[min(tree)]
+        else:
+            return tree
+
+
 def has_ended(array: Any) -> bool:
     """Whether the program that computes an array has ended; one that was given away has."""
     try:
-        return bool(array.is_deleted() or array.is_ready())
-    except RuntimeError:  # deleted between the two
+        return bool(array.is_ready())
+    except RuntimeError:  # deleted
         return True
 
 
@@ -129,7 +199,7 @@ def counted_as(part: str, name: str = "") -> Callable[[Callable[..., Any]], Call
         @functools.wraps(function)
         def counted(*args: Any, **kwargs: Any) -> Any:
             recorder = active
-            if recorder is None:
+            if recorder is None or not recorder.is_here():
                 return function(*args, **kwargs)
             with recorder.at(part, name):
                 return function(*args, **kwargs)
@@ -145,7 +215,7 @@ def _begins_within_call(array: Any) -> bool:
 
 
 class _Visit:
-    """The block of `StepRecorder.at`; a class, as a step has several of them."""
+    """The block of `StepRecorder.at`, of which a recorder makes one for each place."""
 
     __slots__ = ("_place", "_recorder")
 
@@ -179,6 +249,7 @@ class StepRecorder:
         on_coordinator: called with each of them when it is first seen.
         on_step: called with an array of its results when a step was started.
         last_array: of the results of the program that was started last.
+        own_seconds: that recording took, in the training thread and in the one that waits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -193,25 +264,36 @@ class StepRecorder:
         self.on_coordinator: Callable[[Any], None] | None = None
         self.on_step: Callable[[Any], None] | None = None
         self.last_array: Any = None
+        self._here_seconds = self._watcher_seconds = 0.0
+        self._started_at = self._spacing = 0.0
+        self._visits: dict[Place, _Visit] = {}
         self._totals: dict[Place, float] = {}
         self._stack: list[Place] = []
         self._place = _ALONE
         self._began = clock()
         self._marks: list[tuple[float, Place]] = [(self._began, _ALONE)]
-        self._pending: deque[StartedProgram] = deque()
-        self._busy: list[tuple[float, float]] = []
-        self._compiled: list[tuple[float, float]] = []
-        self._watched: queue.SimpleQueue[StartedProgram | None] = queue.SimpleQueue()
-        self._watched_at = -1.0
+        self._now_busy: BusyTime | None = None
+        self._busy: list[Interval] = []
+        self._compiled: list[Interval] = []
+        self._watched: queue.SimpleQueue[BusyTime | None] = queue.SimpleQueue()
+        self._is_watching = False
+        self._awaited: Any = None
+        self._ends: dict[Place, Ends] = {}
+        self._known_ends = 0
         self._watcher: threading.Thread | None = None
+        _forks.tell_in_child(self)
 
     # What the training thread reports.
 
     def at(self, part: str, name: str = "") -> contextlib.AbstractContextManager[None]:
         """Within the block the training thread is there; in other threads nothing is recorded."""
         if threading.get_ident() != self.thread:
-            return contextlib.nullcontext()
-        return _Visit(self, (part, name))
+            return _ELSEWHERE
+        place = (part, name)
+        visit = self._visits.get(place)
+        if visit is None:
+            visit = self._visits[place] = _Visit(self, place)
+        return visit
 
     def enter(self, place: Place) -> None:
         """Go to a place; `leave` returns from it. Called by the training thread alone."""
@@ -235,36 +317,66 @@ class StepRecorder:
         """In which part the training thread is."""
         return self._place[0]
 
-    def started(self, array: Any, began: float) -> None:
+    def begins(self, entered: float, rows: int, strategy: Any) -> float:
+        """Note that a step is about to be started.
+
+        Args:
+            entered: the time before what is done for the profile.
+            rows: of input that the step takes; 0 if unknown.
+            strategy: whose step it is; None without one.
+
+        Returns:
+            The time now, for `started`.
+        """
+        self.taken = rows
+        if strategy is not None and strategy not in self.strategies:
+            self.strategies.append(strategy)
+        self._note_own(entered)
+        return self.clock()
+
+    def returned(self, results: Any, began: float) -> None:
+        """As `started`, of a call that returned a tree: its first array is not given away later."""
+        now = self.clock()
+        self.started(first_array(results), began, now)
+
+    def started(self, array: Any, began: float, now: float | None = None) -> None:
         """Note that a step's program was started by a call that has just returned.
 
         Args:
             array: one of its results, with JAX's methods; None if there is none.
             began: when the call began.
+            now: when it returned; None for now.
         """
-        now = self.clock()
+        now = self.clock() if now is None else now
         is_step = self._place[0] not in _ABSORBING
         if is_step:
             self.steps += 1
             self.rows += self.taken
+        self._spacing = min(_WATCH_SECONDS, _SPACING * (now - self._started_at))
+        self._started_at = now
         self._poll(now)
         if array is not None:
             self._note_program(array, began, now)
+        self._note_own(now)
         if is_step and self.on_step is not None:
             self.on_step(array)
 
     def _note_program(self, array: Any, began: float, now: float) -> None:
         self.last_array = array
-        if not self._pending and has_ended(array):
-            self._busy.append((began, now))
-            return
-        # On a CPU it begins to compute within the call, on the processors that the call needs, too.
-        began = began if _begins_within_call(array) else now
-        program = StartedProgram(array, max(began, self._busy[-1][1]) if self._busy else began)
-        self._pending.append(program)
-        if now - self._watched_at >= _WATCH_SECONDS:
-            self._watched_at = now
-            self._watch(program)
+        busy = self._now_busy
+        if busy is None:
+            if has_ended(array):
+                self._busy.append((began, now))
+                return
+            # On a CPU it begins to compute within the call, on the processors that it needs, too.
+            began = began if _begins_within_call(array) else now
+            since = max(began, self._busy[-1][1]) if self._busy else began
+            busy = self._now_busy = BusyTime(array, since, now)
+        else:
+            busy.array, busy.seen = array, now
+        if not self._is_watching:
+            self._is_watching = True
+            self._watch(busy)
 
     def scheduled(self, coordinator: Any) -> None:
         """Note that a step was scheduled on the workers of parameter servers."""
@@ -288,16 +400,11 @@ class StepRecorder:
             program: what `jax.jit` returned.
             arguments: of the call; only their types are kept.
         """
-        if self._place[0] in _ABSORBING or id(program) in self.programs_seen:
+        if id(program) in self.programs_seen or self._place[0] in _ABSORBING:
             return
         import jax
 
         self.programs_seen[id(program)] = (program, jax.tree.map(_type_of, arguments), self.taken)
-
-    def uses(self, strategy: Any) -> None:
-        """Note whose steps run."""
-        if strategy not in self.strategies:
-            self.strategies.append(strategy)
 
     # What reads them.
 
@@ -309,106 +416,137 @@ class StepRecorder:
         """
         now = self.clock()
         self._poll(now)
-        for program in self._pending:
-            self._busy.append((program.since, now))
-            program.since = program.seen = now
         self._marks.append((now, self._place))
         self._fold(now)
         began, self._began = self._began, now
         found, self._totals = self._totals, {}
         return began, now, found
 
+    @property
+    def own_seconds(self) -> float:
+        """Seconds that recording took until now, without what `PROFILER` is."""
+        return self._here_seconds + self._watcher_seconds
+
     def close(self) -> None:
-        """End the thread that waits for programs."""
+        """End the thread that waits for programs; it ends later if a program takes long."""
         if self._watcher is not None:
             self._watched.put(None)
-            self._watcher.join()
+            self._watcher.join(_LONGEST_WAIT)
             self._watcher = None
+
+    def forked(self) -> None:
+        """Record nothing in a child that was forked, which has no thread that waits."""
+        self.thread = -1
+        self._watcher = None
 
     def _mark(self, place: Place) -> None:
         now = self.clock()
-        if self._pending:
+        busy = self._now_busy
+        if busy is not None and now - busy.seen >= self._spacing:
             self._poll(now)
         self._place = place
         self._marks.append((now, place))
+        self._note_own(now)
         if len(self._marks) > _MOST_MARKS:
-            self._fold(self._pending[0].since if self._pending else now)
+            self._fold(now)
+            self._here_seconds += self.clock() - now
+
+    def _note_own(self, since: float) -> None:
+        self._here_seconds += min(_LONGEST_OWN, self.clock() - since)
 
     def _poll(self, now: float) -> None:
-        """Note the programs that have ended."""
-        while self._pending:
-            first = self._pending[0]
-            if first.ended is None:
-                if not has_ended(first.array):
-                    first.seen = now
-                    return
-                first.ended = (first.seen + now) / 2
-            self._busy.append((first.since, first.ended))
-            self._pending.popleft()
-            if self._pending:
-                # It was behind the one that has just ended.
-                following = self._pending[0]
-                following.since = max(following.since, first.ended)
-                following.seen = max(following.seen, following.since)
+        """Note whether the last program has ended."""
+        busy = self._now_busy
+        if busy is None:
+            return
+        array, seen, ended = busy.array, busy.seen, busy.ended
+        if ended is not None and ended[0] is array:
+            end = min(now, max(seen, ended[1]))
+            if not ended[2]:
+                end = (seen + end) / 2
+            self._learn(end - seen, now - seen)
+        elif not has_ended(array):
+            busy.seen = now
+            return
+        elif self._awaited is array:  # the thread that waits is about to note it
+            end = now
+            self._learn(now - seen, now - seen)
+        else:
+            ends = self._ends.get(self._place)
+            end = seen + (0.5 if ends is None else ends.share) * (now - seen)
+        self._busy.append((busy.since, end))
+        self._now_busy = None
 
-    def _watch(self, program: StartedProgram) -> None:
+    def _learn(self, before: float, whole: float) -> None:
+        """Note when a program ended, for those in this place that are not waited for."""
+        ends = self._ends.get(self._place)
+        if ends is None:
+            ends = self._ends[self._place] = Ends()
+        ends.add(before, whole)
+        self._known_ends += 1
+
+    def _watch(self, busy: BusyTime) -> None:
         if self._watcher is None:
             self._watcher = threading.Thread(
                 target=self._wait_for_programs, name="drumline step profile", daemon=True
             )
             self._watcher.start()
-        self._watched.put(program)
+        self._watched.put(busy)
 
     def _wait_for_programs(self) -> None:
-        while (program := self._watched.get()) is not None:
-            try:
-                program.array.block_until_ready()
-            except Exception:  # of the program, which the training thread raises, or deleted
-                continue
-            if program.ended is None:
-                program.ended = self.clock()
+        while (busy := self._watched.get()) is not None:
+            array: Any = busy.array
+            while array is not None:
+                began = self.clock()
+                if has_ended(array):
+                    busy.ended = array, began, False
+                else:
+                    self._awaited = array
+                    try:
+                        array.block_until_ready()
+                    except Exception:  # of the program, which the training thread raises, or gone
+                        pass
+                    else:
+                        busy.ended = array, self.clock(), True
+                    self._awaited = None
+                rest = _WATCH_SECONDS
+                if self._known_ends >= _KNOWN_ENDS:
+                    rest = _LATER_WATCH_SECONDS
+                self._watcher_seconds = time.thread_time()
+                time.sleep(max(0.0, rest - (self.clock() - began)))
+                busy, array = self._newest(busy, array)
+
+    def _newest(self, busy: BusyTime, than: Any) -> tuple[BusyTime, Any]:
+        """What the thread waits for next, if another program was started meanwhile; or None."""
+        for is_watching in (True, False):
+            self._is_watching = is_watching  # from here on the training thread asks to watch
+            newest = self._now_busy
+            if newest is not None and newest.array is not than:
+                self._is_watching = True
+                return newest, newest.array
+        return busy, None
 
     def _fold(self, until: float) -> None:
         """Add the time up to `until` to the totals, and drop the events before it."""
         if self._marks[0][0] >= until:
             return
-        marks, left = _split(self._marks, until)
-        busy, compiled = _merged(self._busy), _merged(self._compiled)
-        for part, pieces in split_time(marks, busy, compiled).items():
-            self._totals[part] = self._totals.get(part, 0.0) + pieces
-        self._marks = left
-        self._busy = [(max(a, until), b) for a, b in busy if b > until]
-        self._compiled = [(max(a, until), b) for a, b in compiled if b > until]
-
-
-def _split(
-    marks: list[tuple[float, Place]], until: float
-) -> tuple[list[tuple[float, float, Place]], list[tuple[float, Place]]]:
-    """The pieces of time before `until`, and the marks behind it, which begin there."""
-    pieces: list[tuple[float, float, Place]] = []
-    for number, (since, place) in enumerate(marks):
-        if since >= until:
-            return pieces, [(until, marks[number - 1][1]), *marks[number:]]
-        end = marks[number + 1][0] if number + 1 < len(marks) else until
-        pieces.append((since, min(end, until), place))
-    return pieces, [(until, marks[-1][1])]
-
-
-def _merged(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The union of intervals, in order."""
-    found: list[tuple[float, float]] = []
-    for since, end in sorted(intervals):
-        if found and since <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
-        elif end > since:
-            found.append((since, end))
-    return found
+        if self._now_busy is not None:
+            self._busy.append((self._now_busy.since, until))
+            self._now_busy.since = until
+        after = bisect.bisect_left(self._marks, until, key=lambda mark: mark[0])
+        found = split_time(self._marks[:after], until, self._busy, self._compiled)
+        for place, seconds in found.items():
+            self._totals[place] = self._totals.get(place, 0.0) + seconds
+        self._marks[:after] = [(until, self._marks[after - 1][1])]
+        self._busy = [(max(a, until), b) for a, b in self._busy if b > until]
+        self._compiled = [(max(a, until), b) for a, b in self._compiled if b > until]
 
 
 def split_time(
-    pieces: list[tuple[float, float, Place]],
-    busy: list[tuple[float, float]],
-    compiled: list[tuple[float, float]],
+    marks: Sequence[tuple[float, Place]],
+    until: float,
+    busy: Sequence[Interval],
+    compiled: Sequence[Interval],
 ) -> dict[Place, float]:
     """Split the time of a thread into parts, which add up to it.
 
@@ -417,60 +555,44 @@ def split_time(
     validation and the profiler keep what is theirs.
 
     Args:
-        pieces: from, to and place, in order.
-        busy: when devices compute, in order, without overlap.
-        compiled: when the thread traces or compiles, likewise.
+        marks: since when the thread was where, in order; each until the next begins.
+        until: the end of the last.
+        busy: when devices compute.
+        compiled: when the thread traces or compiles.
     """
-    totals: dict[Place, float] = {}
-    next_busy = next_compiled = 0
-    for since, end, place in pieces:
-        if end <= since:
-            continue
-        while next_busy < len(busy) and busy[next_busy][1] <= since:
-            next_busy += 1
-        while next_compiled < len(compiled) and compiled[next_compiled][1] <= since:
-            next_compiled += 1
-        is_free = next_busy == len(busy) or busy[next_busy][0] >= end
-        if is_free and (next_compiled == len(compiled) or compiled[next_compiled][0] >= end):
-            totals[place] = totals.get(place, 0.0) + end - since
-            continue
-        compiling = _inside(compiled, next_compiled, since, end)
-        computing = _inside(busy, next_busy, since, end)
-        if place[0] == PROFILER:
-            compiling, computing = [], []
-        elif place[0] == VALIDATION:
-            computing = []
-        compile_seconds = _length(compiling)
-        compute_seconds = _length(computing) - _length(_common(compiling, computing))
-        left = max(0.0, end - since - compile_seconds - compute_seconds)
-        for key, seconds in (
-            ((COMPILING, ""), compile_seconds),
-            ((COMPUTING, ""), compute_seconds),
-            (place, left),
-        ):
-            if seconds:
-                totals[key] = totals.get(key, 0.0) + seconds
-    return totals
+    times, places = zip(*marks, strict=True)
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
+    numbered = np.fromiter(map(numbers.__getitem__, places), np.intp, len(places))
+    borders = np.array((*times, until))
+    origin = borders[0]  # differences of small numbers are exact enough to add up
+    borders = borders - origin
+    is_profiler = np.array([place[0] == PROFILER for place in numbers])[numbered]
+    is_validation = np.array([place[0] == VALIDATION for place in numbers])[numbered]
+    length = np.diff(borders)
+    compiling = np.diff(_seconds_before(borders, compiled, origin))
+    either = np.diff(_seconds_before(borders, [*compiled, *busy], origin))
+    compiling[is_profiler] = 0.0
+    computing = np.where(is_profiler | is_validation, 0.0, either - compiling)
+    left = np.maximum(0.0, length - compiling - computing)
+    totals = {(COMPILING, ""): float(compiling.sum()), (COMPUTING, ""): float(computing.sum())}
+    for place, seconds in zip(numbers, np.bincount(numbered, left), strict=True):
+        totals[place] = totals.get(place, 0.0) + float(seconds)
+    return {place: seconds for place, seconds in totals.items() if seconds}
 
 
-def _inside(
-    intervals: list[tuple[float, float]], first: int, since: float, end: float
-) -> list[tuple[float, float]]:
-    """The intervals from the first on that are within a piece of time, cut to it."""
-    found: list[tuple[float, float]] = []
-    while first < len(intervals) and intervals[first][0] < end:
-        found.append((max(since, intervals[first][0]), min(end, intervals[first][1])))
-        first += 1
-    return found
-
-
-def _length(intervals: list[tuple[float, float]]) -> float:
-    return sum(end - since for since, end in intervals)
-
-
-def _common(
-    a: list[tuple[float, float]], b: list[tuple[float, float]]
-) -> list[tuple[float, float]]:
-    """What both have in common; a piece of time has few of them."""
-    found = [(max(x[0], y[0]), min(x[1], y[1])) for x in a for y in b]
-    return [(since, end) for since, end in found if end > since]
+def _seconds_before(
+    times: NDArray[np.float64], intervals: Sequence[Interval], origin: float
+) -> NDArray[np.float64]:
+    """How many seconds before each of the times are within one of the intervals."""
+    if not intervals:
+        return np.zeros_like(times)
+    since, end = (np.array(sorted(intervals)) - origin).T
+    reached = np.maximum.accumulate(end)
+    is_first = np.append(True, since[1:] > reached[:-1])
+    firsts = np.flatnonzero(is_first)
+    since, end = since[firsts], reached[np.append(firsts[1:], len(reached)) - 1]
+    whole = np.append(0.0, np.cumsum(end - since))
+    corners = np.stack([since, end], 1).ravel()
+    heights = np.stack([whole[:-1], whole[1:]], 1).ravel()
+    before: NDArray[np.float64] = np.interp(times, corners, heights)
+    return before

@@ -215,7 +215,7 @@ def test_the_watcher_knows_when_a_program_ended_within_a_wait(new: Any) -> None:
 
 
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=8).map(
-    lambda found: _recorder._merged([(float(a), float(a + n)) for a, n in found])
+    lambda found: [(float(a), float(a + n)) for a, n in found]
 )
 places = st.sampled_from(
     [("input", ""), ("Python", "x"), ("validation", ""), ("profiler", ""), ("compiling", "")]
@@ -234,7 +234,7 @@ def test_the_parts_add_up_to_the_time(
     for length, place in lengths:
         pieces.append((now, now + length, place))
         now += length
-    found = split_time(pieces, busy, compiled)
+    found = split_time([(since, place) for since, _, place in pieces], now, busy, compiled)
     assert sum(found.values()) == pytest.approx(now)
     # Moment by moment, as the docstring says it.
     expected: dict[Any, float] = {}

@@ -207,16 +207,13 @@ def recorded_step(
         recorder = _recorder.active
         if recorder is None or not recorder.is_here():
             return step(state, batch)
-        recorder.taken = _recorder.rows_of(batch)
+        entered = recorder.clock()
+        began = recorder.begins(entered, _recorder.rows_of(batch), strategy_of(model))
         if hasattr(compiled, "trace"):
             recorder.describes(compiled, (state, batch))
-        strategy = strategy_of(model)
-        if strategy is not None:
-            recorder.uses(strategy)
-        began = recorder.clock()
         with recorder.at(_recorder.PYTHON, "starting steps"):
             outputs, state = step(state, batch)
-            recorder.started(_recorder.first_array((outputs, state)), began)
+            recorder.returned((outputs, state), began)
         return outputs, state
 
     return step_if_profiled

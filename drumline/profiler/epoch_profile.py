@@ -67,6 +67,8 @@ class EpochProfile:
         communication_known: whether the time of collectives within programs is known. If not, it
             is part of computing.
         name: what the line begins with in the place of the epoch.
+        profiler_seconds: that the profile itself took, measured: its part, and the recording, which
+            is within the other parts, in the thread that trains and in the one that waits.
     """
 
     number: int
@@ -85,6 +87,7 @@ class EpochProfile:
     slow: str = ""
     communication_known: bool = True
     name: str = ""
+    profiler_seconds: float = 0.0
 
     def share(self, part: str) -> float:
         """The share of the epoch that a part took, 0 to 1."""
@@ -94,6 +97,11 @@ class EpochProfile:
     def goodput(self) -> float:
         """The share of the time in which steps computed or communicated, 0 to 1."""
         return self.share(COMPUTING) + self.share(COMMUNICATION)
+
+    @property
+    def profiler_share(self) -> float:
+        """The share of the time that the profile itself took, 0 to 1."""
+        return self.profiler_seconds / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def step_seconds(self) -> float:
@@ -129,6 +137,7 @@ class EpochProfile:
             "step_seconds": self.step_seconds,
             "rows_per_second": self.rows_per_second,
             "goodput": self.goodput,
+            "profiler_share": self.profiler_share,
             "flops_per_second": self.flops_per_second,
             "share_of_peak": self.share_of_peak,
             "host_bytes": self.host_bytes,
@@ -145,6 +154,7 @@ class EpochProfile:
             "step_seconds": self.step_seconds,
             "rows_per_second": self.rows_per_second,
             "goodput": self.goodput,
+            "profiler_share": self.profiler_share,
             "flops_per_second": self.flops_per_second,
             "share_of_peak": self.share_of_peak,
         }
@@ -182,6 +192,8 @@ class EpochProfile:
             found.append(f"{_number(self.rows_per_second)} rows/s")
         if self.share_of_peak is not None:
             found.append(f"{100 * self.share_of_peak:.2g} % of peak")
+        if self.profiler_seconds:
+            found.append(f"{100 * self.profiler_share:.2g} % for the profile itself")
         if self.slow:
             found.append(f"{self.slow} is slow")
         return found

@@ -37,6 +37,7 @@ _GAUGES = {
     "step_seconds": "Mean time of a step in the last epoch.",
     "rows_per_second": "Rows per second in the last epoch.",
     "goodput": "Share of the last epoch in which steps computed or communicated.",
+    "profiler_share": "Share of the last epoch that the profile itself took.",
     "flops_per_second": "FLOPs of the model per second in the last epoch.",
     "share_of_peak": "Those FLOPs over what the hardware can.",
     "host_bytes": "Most memory of the process in RAM.",

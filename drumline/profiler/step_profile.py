@@ -73,6 +73,7 @@ class StepProfile:
         self._recorder: StepRecorder | None = None
         self._flops: dict[int, tuple[Counter[str], int] | None] = {}
         self._first = self._sums = (0, 0, 0.0, 0.0)
+        self._recording = 0.0
         self._sample: DeviceTrace | None = None
         self._coordinators = communication.Coordinators()
 
@@ -93,6 +94,7 @@ class StepProfile:
         count_sums(True)
         self._first = self._sums = sum_counters()
         self._recorder = _recorder.active = StepRecorder()
+        self._recording = 0.0
         self._recorder.on_coordinator = self._coordinators.begin
         self._recorder.on_step = self._step_started
 
@@ -154,7 +156,7 @@ class StepProfile:
         """
         if self._recorder is not None:
             self._recorder.taken = rows
-            self._recorder.started(_recorder.first_array(results), self._recorder.clock())
+            self._recorder.returned(results, self._recorder.clock())
 
     # Reading it.
 
@@ -220,6 +222,7 @@ class StepProfile:
             remote.split(places)
             steps = steps or remote.steps
         parts, details = _parts(places)
+        before, self._recording = self._recording, recorder.own_seconds
         epoch = EpochProfile(
             number=len(self.epochs),
             seconds=ended - began,
@@ -234,6 +237,7 @@ class StepProfile:
             device_bytes=hardware.device_peak_bytes(_devices(recorder)),
             communicated=counted.nbytes if counted is not None else None,
             communication_known=known,
+            profiler_seconds=parts[PROFILER] + self._recording - before,
         )
         if remote is not None:
             return communication.named(epoch, remote.shares)
@@ -365,6 +369,7 @@ def _together(epochs: list[EpochProfile]) -> EpochProfile:
         parts=parts,
         details=details,
         flops=sum(known) if len(known) == len(flops) else None,
+        profiler_seconds=sum(epoch.profiler_seconds for epoch in epochs),
     )
 
 

@@ -443,7 +443,7 @@ class DatasetIterator(Items, Generic[T]):
     def _further(self) -> T:
         # The slow path of `__next__`, called from Rust when the buffer is empty.
         recorder = _recorder.active
-        if recorder is None or not recorder.is_here():
+        if recorder is None or not recorder.is_here() or recorder.part == _recorder.INPUT:
             return self._fetched()
         with recorder.at(_recorder.INPUT):
             return self._fetched()

@@ -448,15 +448,10 @@ class CompiledStep:
 
     def _recorded(self, recorder: _recorder.StepRecorder, read: Any, arrays: Sequence[Any]) -> Any:
         """As `execute`, for a step profile."""
-        recorder.uses(self.strategy)
-        recorder.taken = self.rows_of(arrays)
-        began = recorder.clock()
+        began = recorder.begins(recorder.clock(), self.rows_of(arrays), self.strategy)
         with recorder.at(_recorder.PYTHON, "starting steps"):
             outputs = self.execute(read, arrays)
-            array = _recorder.first_array(outputs)
-            if array is None and self._bank is not None:
-                array = _recorder.first_array(self._bank.values)
-            recorder.started(array, began)
+            recorder.returned((outputs, () if self._bank is None else self._bank.values), began)
         return outputs
 
     @property

@@ -1,0 +1,53 @@
+"""What a step profile says of its own cost is what it takes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+import drumline as dl
+from drumline import _recorder
+from drumline.profiler import StepProfile
+from tests.profiler.test_step_profile import dataset, loop
+
+STEPS, EPOCHS = 40, 3
+
+
+def profiled() -> StepProfile:
+    with dl.profile_steps() as profile:
+        loop(profile, dl.distribute.OneDeviceStrategy("cpu:0"), dataset(STEPS), EPOCHS)
+    return profile
+
+
+def test_it_is_at_least_its_part_and_is_in_the_line() -> None:
+    first, _, last = profiled().epochs
+    assert first.profiler_seconds > first.parts["profiler"] > 0
+    recording = last.profiler_seconds - last.parts["profiler"]
+    # A step makes a handful of events, of some microseconds each; a machine may be busy.
+    assert 1e-6 * STEPS < recording < 1e-3 * STEPS
+    assert last.profiler_share == pytest.approx(last.profiler_seconds / last.seconds)
+    assert f"{100 * last.profiler_share:.2g} % for the profile itself" in str(last)
+    assert last.numbers()["profiler_share"] == last.as_dict()["profiler_share"]
+
+
+def test_recording_that_takes_longer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call of the recorder's takes 0.1 ms more; a step has at least three of them."""
+    own = _recorder.StepRecorder._note_own
+
+    def slow(self: Any, since: float) -> None:
+        until = time.perf_counter() + 1e-4
+        while time.perf_counter() < until:
+            pass
+        own(self, since)
+
+    monkeypatch.setattr(_recorder.StepRecorder, "_note_own", slow)
+    last = profiled().epochs[-1]
+    assert last.profiler_seconds - last.parts["profiler"] >= 3 * 1e-4 * STEPS
+
+
+def test_epochs_together_add_it_up() -> None:
+    profile = profiled()
+    each = [epoch.profiler_seconds for epoch in profile.epochs]
+    assert profile.total.profiler_seconds == pytest.approx(sum(each))
