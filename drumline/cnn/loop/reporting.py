@@ -17,7 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from drumline._recorder import COMMUNICATION, PROFILER
+from drumline.profiler import EpochProfile
+
 RULE = "-" * 64
+STEP_TIME = "step_time_share_"
+"""Metrics of this name and a part of a step profile are shares of the time of a step."""
 
 
 class Speed(NamedTuple):
@@ -198,6 +203,24 @@ class BenchmarkLog:
         path = self._directory / "metric.log"
         with self._writing(), open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+    def step_time(self, profile: EpochProfile, *, step: int) -> None:
+        """Append what the time of steps went to, as shares that add up to 1.
+
+        Args:
+            profile: of the steps; what the profiler itself took between them is left out.
+            step: the global step.
+        """
+        whole = profile.seconds - profile.parts[PROFILER]
+        if whole <= 0:
+            return
+        for part, seconds in profile.parts.items():
+            if part == COMMUNICATION and not profile.communication_known:
+                continue  # it is in computing
+            if part != PROFILER:
+                self.metric(
+                    f"{STEP_TIME}{part.lower()}", seconds / whole, step=step, stage=profile.stage
+                )
 
     def _writing(self) -> contextlib.AbstractContextManager[None]:
         return writing_for("benchmark_log_dir", self._directory)

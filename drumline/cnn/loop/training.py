@@ -157,7 +157,8 @@ class BenchmarkLoop:
         num_workers: processes that compute.
         is_chief: whether this process saves and writes summaries.
         say: prints a line.
-        log: of ``--benchmark_log_dir``.
+        log: of ``--benchmark_log_dir``. Of a single process it gets the step profile of the timed
+            steps, too, but where `RunPlan.trace_file` asks for JAX's profiler.
         summaries: of ``--save_summaries_steps``.
         learning_rate: of a step, for summaries.
         evaluate: of ``--eval_during_training_*``: from the global step to top-1.
@@ -193,14 +194,23 @@ class BenchmarkLoop:
 
     def run(self) -> RunStatistics:
         """Run all steps that are left to do."""
-        plan = self._plan
+        plan, log = self._plan, self._log
         start = int(self._saver.step.value)
-        self._say("Running warm up")
-        self._warm_up()
-        self._step.barrier()
-        self._say("Done warm up")
-        self._say(step_header(plan.loss, plan.accuracies))
-        return self._timed(start)
+        with contextlib.ExitStack() as block:
+            profile = None
+            if log is not None and self._num_workers == 1 and not plan.trace_file:
+                profile = block.enter_context(dl.profile_steps())
+            self._say("Running warm up")
+            self._warm_up()
+            self._step.barrier()
+            self._say("Done warm up")
+            if profile is not None:
+                profile.end_epoch()
+            self._say(step_header(plan.loss, plan.accuracies))
+            found = self._timed(start)
+            if profile is not None and log is not None:
+                log.step_time(profile.end_epoch(), step=start + found.num_steps)
+        return found
 
     def _warm_up(self) -> None:
         """Run the first steps as those that are timed, which find the memory of two steps.

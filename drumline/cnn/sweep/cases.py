@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from drumline.cnn.loop.reporting import STEP_TIME
+
 MODES = ("replicated", "parameter_server", "independent")
 """Those of one host."""
 
@@ -60,12 +62,17 @@ class Result:
         images_per_second: of all devices; None if it failed.
         batch_size: of a device.
         error: the last lines of a run that failed.
+        step_time: what share of the steps' time each part of their profile took; empty if unknown.
+            Without ``"communication"`` that is not known, and within computing.
+        stage: of the input pipeline, for which the others waited.
     """
 
     case: Case
     images_per_second: float | None
     batch_size: int = 0
     error: str = ""
+    step_time: dict[str, float] = dataclasses.field(default_factory=dict)
+    stage: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as what `from_json` takes."""
@@ -144,7 +151,14 @@ def run(case: Case, seconds: float) -> Result:
         metrics = [json.loads(line) for line in Path(folder, "metric.log").read_text().splitlines()]
         info = json.loads(Path(folder, "benchmark_run.log").read_text())
     values = [m["value"] for m in metrics if m["name"] == "average_examples_per_sec"]
-    return Result(case, float(values[-1]), _parameter(info, "batch_size_per_device"))
+    parts = [m for m in metrics if m["name"].startswith(STEP_TIME)]
+    return Result(
+        case,
+        float(values[-1]),
+        _parameter(info, "batch_size_per_device"),
+        step_time={m["name"].removeprefix(STEP_TIME): float(m["value"]) for m in parts},
+        stage=next((e["value"] for m in parts for e in m["extras"] if e["name"] == "stage"), ""),
+    )
 
 
 def _parameter(info: dict[str, Any], name: str) -> int:

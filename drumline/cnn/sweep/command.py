@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from drumline._extras import MissingExtraError
 from drumline.cnn import flags as cnn_flags
-from drumline.cnn.sweep import page
+from drumline.cnn.sweep import page, picture
 from drumline.cnn.sweep.cases import MODES, Results, cases_of, run_all
 
 _COPIED_BYTES = 64 * 2**20
@@ -72,13 +72,13 @@ def main(arguments: Sequence[str]) -> int:
     machine = measured_machine()
     rows = page.rows_of(results, machine, multiply_adds)
     failed = [result for result in results if result.images_per_second is None]
-    picture: str | None = "sweep.png"
+    drawn: str | None = "sweep.png"
     try:
-        page.draw(rows, machine, given.out / "sweep.png")
+        picture.draw(rows, machine, given.out / "sweep.png")
     except MissingExtraError as error:
-        picture = None
+        drawn = None
         console.print(f"No picture: {error}", markup=False)
-    text = page.markdown(rows, failed, machine, picture)
+    text = page.markdown(rows, failed, machine, drawn)
     (given.out / "sweep.md").write_text(text, encoding="utf-8")
     found = json.dumps(page.to_json(rows, failed, machine), indent=1)
     (given.out / "sweep.json").write_text(found + "\n", encoding="utf-8")

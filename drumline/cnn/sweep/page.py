@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from drumline._extras import import_extra
+from drumline._recorder import COMMUNICATION, COMPUTING, INPUT
 from drumline.cnn.sweep.cases import Result
 
 PASSES = 3
@@ -43,14 +42,25 @@ class Row:
         result: which.
         efficiency: images per second, of so many times those of one device; None without one.
         peak_share: FLOPs of the network, of what products of matrices reach; None if unknown.
-        exchange_share: how much of a step goes into keeping devices alike, by the time that
-            independent ones take; None without them.
+        computing: the share of a step's time in which devices compute; None if it is not known.
+        communication: in which they exchange gradients and weights; None if it is not known, and
+            then within computing.
+        input: in which they wait for images; None if it is not known.
     """
 
     result: Result
     efficiency: float | None
     peak_share: float | None
-    exchange_share: float | None
+    computing: float | None = None
+    communication: float | None = None
+    input: float | None = None
+
+    @property
+    def rest(self) -> float | None:
+        """Of the time of a step: what is none of the three, which is Python's."""
+        if self.computing is None:
+            return None
+        return max(0.0, 1 - self.computing - (self.communication or 0.0) - (self.input or 0.0))
 
 
 def rows_of(
@@ -79,23 +89,20 @@ def rows_of(
         )
         flops = 2 * PASSES * multiply_adds[case.model] if case.model in multiply_adds else None
         peak = machine.peak_flops * (1 if machine.shares_processors else case.devices)
-        alone = speeds.get((case.model, case.devices, "independent"))
-        ideal = None if single is None else single * _times(machine, case.devices)
-        exchange = None
-        if alone and case.mode != "independent":
-            exchange = max(0.0, 1 - speed / alone)
+        ideal = None if single is None else single * times(machine, case.devices)
         rows.append(
             Row(
                 result,
                 None if ideal is None else speed / ideal,
                 None if flops is None or not peak else speed * flops / peak,
-                exchange,
+                *(result.step_time.get(part) for part in (COMPUTING, COMMUNICATION, INPUT)),
             )
         )
     return rows
 
 
-def _times(machine: Machine, devices: int) -> int:
+def times(machine: Machine, devices: int) -> int:
+    """How many times as fast as one device so many of them are at best."""
     return 1 if machine.shares_processors else devices
 
 
@@ -119,9 +126,16 @@ def advice(rows: Sequence[Row], machine: Machine) -> list[str]:
             said.append(
                 f"{where}: `--variable_update={best.result.case.mode}` is the fastest mode here."
             )
-        if best.exchange_share is not None and best.exchange_share > _COSTLY:
+        if best.input is not None and best.input > _COSTLY:
+            stage = f" ({best.result.stage})" if best.result.stage else ""
             said.append(
-                f"{where}: {best.exchange_share:.0%} of a step goes into keeping devices alike. "
+                f"{where}: devices wait for images {best.input:.0%} of the time{stage}. Try "
+                "`--datasets_num_private_threads`, `--resize_method=nearest`, or "
+                "`--datasets_use_caching` where they fit into memory."
+            )
+        if best.communication is not None and best.communication > _COSTLY:
+            said.append(
+                f"{where}: {best.communication:.0%} of a step is communication. "
                 "Try a larger `--batch_size`, `--use_bf16`, whose gradients are half as long, or "
                 "`--variable_consistency=relaxed`, which hides them behind the next step."
             )
@@ -158,17 +172,19 @@ def markdown(
     if machine.shares_processors:
         lines += ["Devices are logical ones, which share this machine's processors.", ""]
     if picture is not None:
-        lines += [f"![Images per second]({picture})", ""]
+        lines += [f"![Images per second, and what the time of a step goes to]({picture})", ""]
     lines += [
-        f"| model | devices | mode | batch | images/s | {ideal} | of the peak | keeping alike |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        f"| model | devices | mode | batch | images/s | {ideal} | of the peak | computing | "
+        "communication | input | rest |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
         case = row.result.case
         lines.append(
             f"| {case.model} | {case.devices} | {case.mode} | {row.result.batch_size} | "
             f"{row.result.images_per_second:,.1f} | {_percent(row.efficiency)} | "
-            f"{_percent(row.peak_share)} | {_percent(row.exchange_share)} |"
+            f"{_percent(row.peak_share)} | {_percent(row.computing)} | "
+            f"{_percent(row.communication)} | {_percent(row.input)} | {_percent(row.rest)} |"
         )
     if flags := {flag for row in rows for flag in row.result.case.flags}:
         lines += ["", f"All with `{' '.join(sorted(flags))}`."]
@@ -182,7 +198,9 @@ def markdown(
     lines += [
         "",
         "*Of the peak*: three times the network's multiply-adds, beside a matrix product's. "
-        "*Keeping alike*: how much longer a step takes than that of independent devices.",
+        "*Computing* to *rest*: what the time of a step goes to, by the step profiler; input is "
+        "the wait for images while devices are idle, and rest is Python. Communication that is not "
+        "known (-) is within computing.",
         "",
     ]
     return "\n".join(lines)
@@ -196,72 +214,7 @@ def to_json(rows: Sequence[Row], failed: Sequence[Result], machine: Machine) -> 
     """Return the page's numbers."""
     return {
         "machine": dataclasses.asdict(machine),
-        "rows": [dataclasses.asdict(row) for row in rows],
+        "rows": [{**dataclasses.asdict(row), "rest": row.rest} for row in rows],
         "failed": [dataclasses.asdict(each) for each in failed],
         "advice": advice(rows, machine),
     }
-
-
-def draw(rows: Sequence[Row], machine: Machine, path: Path) -> None:
-    """Draw images per second over devices: a panel for each model, a line for each mode.
-
-    Raises:
-        MissingExtraError: without matplotlib.
-    """
-    figure_module = import_extra("matplotlib.figure", "profile", "The picture of a sweep")
-    backend = import_extra("matplotlib.backends.backend_agg", "profile", "The picture of a sweep")
-    models = list(dict.fromkeys(row.result.case.model for row in rows))
-    columns = min(3, max(1, len(models)))
-    height = -(-len(models) // columns)
-    figure = figure_module.Figure(figsize=(4.6 * columns, 3.4 * height + 0.6))
-    backend.FigureCanvasAgg(figure)
-    panels = figure.subplots(height, columns, squeeze=False)
-    for number, panel in enumerate(panels.flat):
-        if number >= len(models):
-            panel.set_visible(False)
-            continue
-        _draw_model(panel, [r for r in rows if r.result.case.model == models[number]], machine)
-        panel.set_title(models[number], loc="left", fontsize=11, fontweight="bold")
-    handles = {
-        label: h
-        for p in panels.flat
-        for h, label in zip(*p.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=4, frameon=False)
-    figure.suptitle(f"Images per second, {machine.name}", x=0.02, ha="left", fontsize=12)
-    figure.tight_layout(rect=(0, 0.08, 1, 0.98))
-    figure.savefig(path, dpi=150)
-
-
-_COLOURS = {"replicated": "#30638e", "parameter_server": "#d1495b", "independent": "#8d96a3"}
-
-
-def _draw_model(panel: Any, rows: Sequence[Row], machine: Machine) -> None:
-    single = next((r for r in rows if r.result.case.devices == 1), None)
-    for mode in dict.fromkeys(row.result.case.mode for row in rows):
-        own = [r for r in rows if r.result.case.mode == mode]
-        if single is not None and single not in own:
-            own = [single, *own]
-        own.sort(key=lambda row: row.result.case.devices)
-        panel.plot(
-            [row.result.case.devices for row in own],
-            [row.result.images_per_second for row in own],
-            marker="o",
-            color=_COLOURS.get(mode),
-            label=mode,
-        )
-    devices = sorted({row.result.case.devices for row in rows})
-    if single is not None and len(devices) > 1:
-        speed = single.result.images_per_second or 0
-        panel.plot(
-            devices,
-            [speed * _times(machine, number) for number in devices],
-            color="#bbbbbb",
-            linestyle=":",
-            label="ideal",
-        )
-    panel.set_xticks(devices)
-    panel.set_xlabel("devices")
-    panel.set_ylim(0, 1.15 * max(row.result.images_per_second or 0 for row in rows))
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(axis="y", alpha=0.3)

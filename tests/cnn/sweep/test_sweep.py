@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from drumline.cnn.sweep import command, page
-from drumline.cnn.sweep.cases import Case, Result, Results, cases_of, run_all
+from drumline._recorder import PARTS
+from drumline.cnn.loop.reporting import BenchmarkLog
+from drumline.cnn.sweep import command, page, picture
+from drumline.cnn.sweep.cases import Case, Result, Results, cases_of, run, run_all
 from drumline.cnn.sweep.page import Machine
+from drumline.profiler import EpochProfile
 
 GPUS = Machine("a GPU", peak_flops=1e12, copy_bytes=1e11, shares_processors=False)
 SPEEDS = {
@@ -22,7 +25,16 @@ SPEEDS = {
 
 
 def results() -> list[Result]:
-    return [Result(Case("vgg16", n, mode), speed, 32) for (n, mode), speed in SPEEDS.items()]
+    return [
+        Result(
+            Case("vgg16", n, mode),
+            speed,
+            32,
+            step_time={"computing": 0.6, "communication": 0.25, "input": 0.1, "python": 0.05},
+            stage="map decode",
+        )
+        for (n, mode), speed in SPEEDS.items()
+    ]
 
 
 def test_one_device_is_run_once() -> None:
@@ -45,8 +57,12 @@ def test_rows_beside_one_another() -> None:
         for row in page.rows_of(results(), GPUS, {"vgg16": 10**9})
     }
     assert rows[2, "replicated"].efficiency == pytest.approx(0.75)
-    assert rows[2, "replicated"].exchange_share == pytest.approx(0.25)
-    assert rows[2, "independent"].exchange_share is None
+    row = rows[2, "replicated"]
+    assert (row.computing, row.communication, row.input) == (0.6, 0.25, 0.1)
+    assert row.rest == pytest.approx(0.05)
+    unknown = dataclasses.replace(row, communication=None)
+    assert unknown.rest == pytest.approx(0.3)
+    assert dataclasses.replace(row, computing=None).rest is None
     # 150 images of 3 x 2 x 1e9 FLOPs, of 2 x 1e12.
     assert rows[2, "replicated"].peak_share == pytest.approx(0.45)
     shared = dataclasses.replace(GPUS, shares_processors=True)
@@ -58,12 +74,17 @@ def test_the_page_says_what_was_found_and_what_failed() -> None:
     rows = page.rows_of(results(), GPUS, {"vgg16": 10**9})
     failed = [Result(Case("nasnet", 2, "replicated"), None, error="no memory\nof so much")]
     text = page.markdown(rows, failed, GPUS, "sweep.png")
-    assert "| vgg16 | 2 | replicated | 32 | 150.0 | 75% | 45% | 25% |" in text
+    assert "| vgg16 | 2 | replicated | 32 | 150.0 | 75% | 45% | 60% | 25% | 10% | 5% |" in text
     assert "`--variable_update=replicated` is the fastest mode here" in text
-    assert "25% of a step goes into keeping devices alike" in text
+    assert "25% of a step is communication" in text
+    assert "devices wait for images 10% of the time (map decode)" in text
     assert "--model=nasnet --num_gpus=2 --variable_update=replicated`: of so much" in text
-    assert "![Images per second](sweep.png)" in text
-    assert json.loads(json.dumps(page.to_json(rows, failed, GPUS)))["advice"]
+    assert "(sweep.png)" in text
+    found = json.loads(json.dumps(page.to_json(rows, failed, GPUS)))
+    assert found["advice"]
+    for row in found["rows"]:
+        shares = [row[part] for part in ("computing", "communication", "input", "rest")]
+        assert sum(shares) == pytest.approx(1)
 
 
 def test_modes_that_hardly_differ_are_not_ranked() -> None:
@@ -79,7 +100,7 @@ def test_modes_that_hardly_differ_are_not_ranked() -> None:
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
     path = tmp_path / "sweep.png"
-    page.draw(page.rows_of(results(), GPUS, {}), GPUS, path)
+    picture.draw(page.rows_of(results(), GPUS, {}), GPUS, path)
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 10_000
 
 
@@ -118,3 +139,26 @@ def test_what_is_refused(
     with pytest.raises(SystemExit) as ended:
         command.main([*arguments, f"--out={tmp_path}"])
     assert ended.value.code == 2 and why in capsys.readouterr().err
+
+
+def test_a_case_says_what_the_time_of_its_steps_went_to() -> None:
+    flags = ("--batch_size=4", "--num_batches=8")
+    found = run(Case("trivial", 2, "replicated", flags), 600)
+    assert found.images_per_second and not found.error
+    assert sum(found.step_time.values()) == pytest.approx(1)
+    assert found.step_time["computing"] > 0 and "profiler" not in found.step_time
+    assert 0 < found.step_time["communication"] < 1, "gradients are summed within the program"
+    assert Result.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_the_profile_of_a_step_is_that_of_the_timed_steps(tmp_path: Path) -> None:
+    parts = dict.fromkeys(PARTS, 0.0) | {"computing": 6.0, "input": 2.0, "profiler": 2.0}
+    epoch = EpochProfile(1, 10.0, 4, 16, parts, {}, stage="map decode", communication_known=False)
+    BenchmarkLog(tmp_path).step_time(epoch, step=7)
+    lines = [json.loads(line) for line in (tmp_path / "metric.log").read_text().splitlines()]
+    shares = {line["name"]: line["value"] for line in lines}
+    assert shares["step_time_share_computing"] == 0.75
+    assert shares["step_time_share_input"] == 0.25
+    assert "step_time_share_communication" not in shares, "it is not known"
+    assert {line["global_step"] for line in lines} == {7}
+    assert lines[0]["extras"] == [{"name": "stage", "value": "map decode"}]
