@@ -278,6 +278,7 @@ class StepRecorder:
         self._watched: queue.SimpleQueue[BusyTime | None] = queue.SimpleQueue()
         self._is_watching = False
         self._awaited: Any = None
+        self._awaited_of: BusyTime | None = None
         self._ends: dict[Place, Ends] = {}
         self._known_ends = 0
         self._watcher: threading.Thread | None = None
@@ -460,6 +461,9 @@ class StepRecorder:
         if busy is None:
             return
         array, seen, ended = busy.array, busy.seen, busy.ended
+        if self._awaited_of is busy and self._awaited is not array:
+            busy.seen = now  # one of those before it is waited for
+            return
         if ended is not None and ended[0] is array:
             end = min(now, max(seen, ended[1]))
             if not ended[2]:
@@ -501,14 +505,14 @@ class StepRecorder:
                 if has_ended(array):
                     busy.ended = array, began, False
                 else:
-                    self._awaited = array
+                    self._awaited, self._awaited_of = array, busy
                     try:
                         array.block_until_ready()
                     except Exception:  # of the program, which the training thread raises, or gone
                         pass
                     else:
                         busy.ended = array, self.clock(), True
-                    self._awaited = None
+                    self._awaited_of = self._awaited = None
                 rest = _WATCH_SECONDS
                 if self._known_ends >= _KNOWN_ENDS:
                     rest = _LATER_WATCH_SECONDS

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -212,6 +217,107 @@ def test_the_watcher_knows_when_a_program_ended_within_a_wait(new: Any) -> None:
     # Without the watcher it would be half of the wait.
     assert 0.04 <= found[("computing", "")] < 0.4
     assert found[("input", "")] > 0.6
+
+
+class Awaited(Result):
+    """An array that the thread that waits can wait for, and a count of how often it was asked."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(Clock(), 0.0)
+        self._until = time.perf_counter() + seconds
+        self.asked: list[int] = []
+
+    def is_ready(self) -> bool:
+        self.asked.append(threading.get_ident())
+        return time.perf_counter() >= self._until
+
+    def block_until_ready(self) -> None:
+        time.sleep(max(0.0, self._until - time.perf_counter()))
+
+
+def test_many_programs_under_way_are_hardly_asked_for(new: Any) -> None:
+    """Those behind one that is waited for have not ended, either."""
+    recorder = new(time.perf_counter)
+    arrays = [Awaited(0.5 + 0.001 * number) for number in range(30)]
+    for array in arrays:
+        recorder.started(array, recorder.clock())
+        for _ in range(3):
+            time.sleep(0.002)
+            with recorder.at(_recorder.INPUT):
+                pass
+    asked = sum(each.asked.count(threading.get_ident()) for each in arrays)
+    assert asked < 60, "of 210 events"
+    with recorder.at(_recorder.INPUT):
+        time.sleep(max(0.0, arrays[-1]._until - time.perf_counter()) + 0.3)
+    found = taken(recorder)
+    # The thread went on to the last of them, whose end is known within the wait.
+    assert found[("input", "")] == pytest.approx(0.3, abs=0.1)
+
+
+def test_where_programs_end_is_learned_from_those_that_are_waited_for(new: Any) -> None:
+    recorder = new(time.perf_counter)
+    for _ in range(_recorder._KNOWN_ENDS + 40):
+        recorder.started(Awaited(0.001), recorder.clock())
+        with recorder.at(_recorder.INPUT):
+            time.sleep(0.008)
+    assert recorder._known_ends >= _recorder._KNOWN_ENDS, "later ones are waited for seldom"
+    found = taken(recorder)
+    # Half of the waits, if it were not learned.
+    assert found[("computing", "")] < 0.3 * (found[("input", "")] + found[("computing", "")])
+
+
+def test_a_program_that_never_ends_does_not_keep_the_profile(
+    new: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_recorder, "_LONGEST_WAIT", 0.05)
+    recorder = new(time.perf_counter)
+    recorder.started(Awaited(1.5), recorder.clock())
+    time.sleep(0.05)
+    began = time.perf_counter()
+    recorder.close()
+    assert time.perf_counter() - began < 1.0
+
+
+def test_a_forked_child_records_nothing(new: Any) -> None:
+    recorder = new(time.perf_counter)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forking with threads, which is what is looked at
+        child = os.fork()
+    if child == 0:
+        with recorder.at(_recorder.INPUT):
+            time.sleep(0.01)
+        recorder.close()
+        is_silent = not recorder.is_here() and len(recorder._marks) == 1
+        os._exit(0 if is_silent else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert recorder.is_here()
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"b": np.ones((3, 2)), "a": [None, np.float32(1), np.ones((5, 2))]},
+        (None, {"x": np.ones(7)}),
+        [],
+        {},
+        None,
+        ([], np.ones((4, 1))),
+    ],
+)
+def test_rows_are_those_of_the_first_array(tree: Any) -> None:
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if np.shape(leaf)]
+    assert _recorder.rows_of(tree) == (len(leaves[0]) if leaves else 0)
+
+
+def test_the_first_array_is_one_of_jaxs() -> None:
+    array = jnp.ones(3)
+    for _ in range(2):  # once more, when its type is known
+        assert _recorder.first_array(({"loss": array}, [1])) is array
+        assert _recorder.first_array(({"loss": np.ones(2)}, [None, array])) is array
+    assert _recorder.first_array({"loss": 1.0}) is None
+    traced = []
+    jax.jit(lambda x: traced.append(_recorder.first_array(x)) or x)(array)
+    assert traced == [None]
 
 
 intervals = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=8).map(

@@ -74,6 +74,7 @@ class StepProfile:
         self._flops: dict[int, tuple[Counter[str], int] | None] = {}
         self._first = self._sums = (0, 0, 0.0, 0.0)
         self._recording = 0.0
+        self._steps_before = 0
         self._sample: DeviceTrace | None = None
         self._coordinators = communication.Coordinators()
 
@@ -94,7 +95,7 @@ class StepProfile:
         count_sums(True)
         self._first = self._sums = sum_counters()
         self._recorder = _recorder.active = StepRecorder()
-        self._recording = 0.0
+        self._recording, self._steps_before = 0.0, 0
         self._recorder.on_coordinator = self._coordinators.begin
         self._recorder.on_step = self._step_started
 
@@ -199,7 +200,7 @@ class StepProfile:
         trace = self._trace
         if trace is None:
             # Collectives within programs that nothing counts are seen in a trace of a few steps.
-            if recorder.steps < _SAMPLED_STEPS[0]:
+            if self._steps_before + recorder.steps < _SAMPLED_STEPS[0]:
                 return
             if self._sample is None:
                 self._sample = DeviceTrace(None, (0, _SAMPLED_STEPS[1] - _SAMPLED_STEPS[0]))
@@ -214,6 +215,7 @@ class StepProfile:
     def _epoch(self, recorder: StepRecorder) -> EpochProfile:
         began, ended, places = recorder.take()
         steps, recorder.steps = recorder.steps, 0
+        self._steps_before += steps
         rows, recorder.rows = recorder.rows, 0
         counted = communication.in_programs(recorder.strategies, self._since_last())
         known = self._split_computing(places, counted, recorder)

@@ -180,6 +180,22 @@ def test_the_flops_are_those_of_the_model_and_the_share_is_of_the_peak() -> None
     assert 0 < epoch.share_of_peak < 1
 
 
+def test_the_trace_of_some_steps_is_made_of_short_epochs_too() -> None:
+    strategy = dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"])
+
+    def step(x: Any) -> Any:
+        return dl.distribute.get_replica_context().all_reduce("SUM", x.sum(0))
+
+    batches = strategy.experimental_distribute_dataset(dataset(3))
+    with dl.profile_steps() as profile:
+        for _ in range(4):
+            for batch in batches:
+                strategy.run(step, args=(batch,))
+            profile.end_epoch()
+    assert not profile.epochs[0].communication_known
+    assert profile.epochs[-1].communication_known
+
+
 def test_one_profile_at_a_time() -> None:
     with dl.profile_steps() as profile:
         with pytest.raises(RuntimeError, match="a time"), dl.profile_steps():
