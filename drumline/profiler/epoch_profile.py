@@ -191,12 +191,16 @@ class EpochProfile:
         if self.rows:
             found.append(f"{_number(self.rows_per_second)} rows/s")
         if self.share_of_peak is not None:
-            found.append(f"{100 * self.share_of_peak:.2g} % of peak")
+            found.append(f"{_percent(self.share_of_peak)} of peak")
         if self.profiler_seconds:
-            found.append(f"{100 * self.profiler_share:.2g} % for the profile itself")
+            found.append(f"{_percent(self.profiler_share)} for the profile itself")
         if self.slow:
             found.append(f"{self.slow} is slow")
         return found
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
 
 
 def _number(value: float) -> str:

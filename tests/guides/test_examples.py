@@ -82,14 +82,21 @@ def test_every_page_with_a_program_is_listed() -> None:
 
 
 def test_the_examples_of_readme_run(tmp_path: Path) -> None:
-    data, training = blocks("README.md")
+    data, training, profile = blocks("README.md")
     run(data, tmp_path)
     learns = """
 history = model.history.history
 assert history["loss"][0] < 3 and history["accuracy"][-1] > 0.94, history
 assert strategy.num_replicas_in_sync == 2
 """
-    run(training + learns, tmp_path)
+    shows = """
+epoch = profiler.profile.epochs[-1]
+assert abs(sum(epoch.parts.values()) - epoch.seconds) < 1e-6 and epoch.communication_known
+assert epoch.parts["computing"] > 0 and epoch.parts["communication"] > 0, epoch
+assert 0 < epoch.profiler_seconds < epoch.seconds
+assert str(epoch).endswith(" % for the profile itself")
+"""
+    run(training + learns + profile + shows, tmp_path)
 
 
 def test_commands_of_readme_are_at_the_top_of_install() -> None:
