@@ -22,6 +22,8 @@ from drumline.cnn.updates.steps import LossOptions, TrainingStep
 from drumline.distribute.parameter_server import ChiefLostError
 
 _AXIS = "device"
+_FAR = 0x9E3779B9
+"""What seeds of a worker's devices differ by: none is another one's next."""
 
 WITHOUT_LEADER_SECONDS = 60.0
 """How long tasks wait for a leader that is lost."""
@@ -123,7 +125,7 @@ class ServerStep(TrainingStep):
         if self._replicas == 1:
             return super()._gradients(images, labels)
         trained, others = self.model.trainable_variables, self.model.non_trainable_variables
-        on_devices = jax.shard_map(
+        on_devices: Callable[..., Any] = jax.shard_map(
             self._on_device,
             mesh=self._mesh,
             in_specs=(PartitionSpec(), PartitionSpec(), PartitionSpec(_AXIS), PartitionSpec(_AXIS)),
@@ -200,7 +202,7 @@ def _seed_of(device: Any, value: Any) -> Any:
     """A random generator's state for one device of a worker; other values as they are."""
     if value.dtype != jnp.uint32:
         return value
-    return value.at[-1].add(device.astype(jnp.uint32) << 16)
+    return value.at[0].add(device.astype(jnp.uint32) * jnp.uint32(_FAR))
 
 
 def _joined(device: Any, value: Any) -> Any:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
 
 import drumline as dl
+from drumline.cnn.updates import parameter_servers
 from drumline.cnn.updates.parameter_servers import ServerStep
 from drumline.cnn.updates.steps import LossOptions, TrainingStep
 from tests.distribute.parameter_server.clusters import TOKEN, in_process
@@ -172,10 +175,10 @@ def test_a_worker_of_parameter_servers_computes_on_its_devices(
         assert_close((losses, model.get_weights()), by_hand(delay=0))
 
 
-def test_the_devices_of_a_worker_draw_and_normalize_by_themselves(
+def test_the_devices_of_a_worker_normalize_by_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Dropout drops other elements on each; moving averages are the mean of theirs."""
+    """Moving averages are the mean of theirs; a layer that draws goes along."""
     monkeypatch.setenv("DRUMLINE_CLUSTER_TOKEN", TOKEN)
     rows = np.stack([np.full(WIDTH, 1.0), np.full(WIDTH, 3.0)]).astype(np.float32)
     data = dl.data.Dataset.from_tensors((np.repeat(rows, ROWS // 2, 0), np.zeros(ROWS, np.int32)))
@@ -190,8 +193,16 @@ def test_the_devices_of_a_worker_draw_and_normalize_by_themselves(
         step = ServerStep(
             strategy, model, keras.optimizers.SGD(0.0), OPTIONS, lambda _: data.repeat(), devices=2
         )
-        first, second = (step.report(step(None))["base_loss"] for _ in range(2))
+        losses = [step.report(step(None))["base_loss"] for _ in range(2)]
         np.testing.assert_allclose(layers[0].moving_mean.numpy(), np.full(WIDTH, 2.0), rtol=1e-6)
         # Within each device all rows are alike, and over both they are not.
         np.testing.assert_allclose(layers[0].moving_variance.numpy(), np.zeros(WIDTH), atol=1e-6)
-    assert np.isfinite([first, second]).all()
+    assert np.isfinite(losses).all()
+
+
+def test_the_devices_of_a_worker_draw_other_numbers() -> None:
+    state = keras.random.SeedGenerator(3).state.value
+    seeds = [parameter_servers._seed_of(jnp.int32(device), state) for device in range(3)]
+    assert seeds[0].tolist() == state.tolist()
+    draws = {float(jax.random.uniform(jax.random.wrap_key_data(seed))) for seed in seeds}
+    assert len(draws) == 3
