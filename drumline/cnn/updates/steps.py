@@ -25,7 +25,8 @@ class LossOptions:
 
     Attributes:
         batch_size: the rows of all replicas' batches together.
-        weight_decay: the factor of the weights' squares, of which each counts half.
+        weight_decay: the factor of the weights' squares, of which each counts half; those of batch
+            normalization do not count.
         loss_scale: gradients are computed of the loss times this, and divided by it, so that
             float16 holds them.
         accuracies: whether top-1 and top-5 are computed as well.
@@ -47,6 +48,21 @@ def report_of(logits: Any, labels: Any, batch_size: int) -> dict[str, Any]:
         name: ops.sum(ops.cast(ops.in_top_k(labels, logits, k), "float32")) / batch_size
         for name, k in shares.items()
     }
+
+
+def decayed_weights(model: keras.Model) -> list[int]:
+    """The places among a model's trained weights of those that weight decay is for.
+
+    They are all but batch normalization's, as the original's ``filter_l2_loss_vars`` has it.
+    """
+    normalizing = {
+        id(weight)
+        for layer in model._flatten_layers()
+        if isinstance(layer, keras.layers.BatchNormalization)
+        for weight in layer.trainable_variables
+    }
+    weights = model.trainable_variables
+    return [place for place, weight in enumerate(weights) if id(weight) not in normalizing]
 
 
 class TrainingStep:
@@ -79,6 +95,7 @@ class TrainingStep:
         self._run: Callable[..., Any] = self._forward
         self._independent: _IndependentWeights | None = None
         self._pending: list[dl.Variable] = []
+        self._decayed = decayed_weights(model)
         if optimizer is None:
             return
         with strategy.scope():
@@ -165,15 +182,18 @@ class TrainingStep:
         own = self._independent
         assert own is not None and self._optimizer is not None
 
+        trainable, others, slots = own.values()
+        weights, kept = self.model.trainable_variables, self._optimizer.variables
+
         def loss(trainable: list[Any], others: list[Any]) -> tuple[Any, Any]:
             logits, others = self.model.stateless_call(trainable, others, images, training=True)
-            # Each replica is alone: its loss is the mean over its own rows.
-            scaled, report = self._loss(logits, labels, trainable)
+            # Each replica is alone: its loss is the mean over its own rows, and a loss scale that
+            # changes is its own as well.
+            with keras.StatelessScope(state_mapping=list(zip(kept, slots, strict=True))):
+                scaled, report = self._loss(logits, labels, trainable)
             return scaled * self._replicas, (report, others)
 
-        trainable, others, slots = own.values()
         (_, (report, others)), gradients = jax.value_and_grad(loss, has_aux=True)(trainable, others)
-        weights, kept = self.model.trainable_variables, self._optimizer.variables
         values = zip([*weights, *kept], [*trainable, *slots], strict=True)
         pairs = zip([self._unscaled(gradient) for gradient in gradients], weights, strict=True)
         with keras.StatelessScope(state_mapping=list(values)) as scope:
@@ -191,7 +211,8 @@ class TrainingStep:
         base = ops.sum(_cross_entropy(logits, labels)) / options.batch_size
         total = base
         if options.weight_decay:
-            squares = sum(ops.sum(ops.square(ops.cast(w, "float32"))) for w in weights)
+            decayed = [weights[place] for place in self._decayed]
+            squares = sum(ops.sum(ops.square(ops.cast(w, "float32"))) for w in decayed)
             total = base + options.weight_decay * squares / 2 / self._replicas
         report = {"total_loss": total, "base_loss": base}
         if options.accuracies:

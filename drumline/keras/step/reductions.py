@@ -29,9 +29,7 @@ from drumline.distribute import ReduceOp, ReplicaContext, Strategy
 from drumline.distribute.replica import enter_replica_context, running_replica, whole_batch
 from drumline.keras import internals
 from drumline.keras.internals import overrides, shadowed
-from drumline.training.keras_internals import get_stateless_scope
 from drumline.training.optimizer_hooks import gradient_marks, update_interceptor
-from drumline.training.state_scope import StateScope
 
 _current: contextvars.ContextVar[ReplicaTrace | None] = contextvars.ContextVar(
     "drumline_replica_trace", default=None
@@ -531,9 +529,7 @@ def aggregate_if_asked(apply_gradients: Callable[..., Any]) -> Callable[..., Any
 
 def _apply(apply: Callable[..., Any], optimizer: Any, grads: list[Any], variables: Any) -> None:
     """Keras's update; that of loss scaling without side effects in branches that JAX traces."""
-    scope = get_stateless_scope()
-    own_scope = scope is None or isinstance(scope, StateScope)
-    if not (own_scope and isinstance(optimizer, keras.optimizers.LossScaleOptimizer)):
+    if not isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         apply(grads, variables)
         return
     if not optimizer.built:

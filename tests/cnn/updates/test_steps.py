@@ -206,3 +206,52 @@ def test_the_devices_of_a_worker_draw_other_numbers() -> None:
     assert seeds[0].tolist() == state.tolist()
     draws = {float(jax.random.uniform(jax.random.wrap_key_data(seed))) for seed in seeds}
     assert len(draws) == 3
+
+
+def normalizing_model() -> keras.Model:
+    inner = keras.Sequential([keras.Input((WIDTH,)), keras.layers.BatchNormalization(name="other")])
+    return keras.Sequential([keras.Input((WIDTH,)), inner, keras.layers.Dense(CLASSES)])
+
+
+@pytest.mark.parametrize("independent", [False, True])
+def test_weight_decay_leaves_batch_normalization_out(independent: bool) -> None:
+    """As the original's ``filter_l2_loss_vars``, whose names have "batchnorm" in them."""
+    strategy = STRATEGIES["replicated"]()
+    with strategy.scope():
+        model = normalizing_model()
+        optimizer = keras.optimizers.SGD(RATE)
+    kernel, bias = (np.asarray(v.value, np.float64) for v in model.layers[1].trainable_variables)
+    step = TrainingStep(strategy, model, optimizer, OPTIONS, independent=independent)
+    data = dl.data.Dataset.from_tensors(batches()[0])
+    (batch,) = strategy.experimental_distribute_dataset(data)
+    report = step.report(step(batch))
+    decay = DECAY / 2 * ((kernel**2).sum() + (bias**2).sum())
+    assert report["total_loss"] - report["base_loss"] == pytest.approx(decay, rel=1e-4)
+
+
+def test_independent_replicas_use_the_loss_scale_that_they_have_come_to() -> None:
+    """Which doubles after each step here: gradients are divided by what the loss was times."""
+    strategy = STRATEGIES["replicated"]()
+
+    def run(optimizer: keras.optimizers.Optimizer) -> Run:
+        with strategy.scope():
+            model = linear_model()
+        step = TrainingStep(strategy, model, optimizer, OPTIONS, independent=True)
+        data = dl.data.Dataset.from_tensor_slices(
+            tuple(np.stack(part) for part in zip(*batches(), strict=True))
+        )
+        losses = [
+            step.report(step(batch))["total_loss"]
+            for batch in strategy.experimental_distribute_dataset(data)
+        ]
+        step.collect()
+        return losses, model.get_weights()
+
+    with strategy.scope():
+        plain = keras.optimizers.SGD(RATE)
+        scaled = keras.optimizers.LossScaleOptimizer(
+            keras.optimizers.SGD(RATE), initial_scale=8.0, dynamic_growth_steps=1
+        )
+    expected, found = run(plain), run(scaled)
+    assert float(scaled.dynamic_scale.value) > 8
+    assert_close(found, expected)
