@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
+
+from drumline.compat.v1.optimizers import FormerMomentum, FormerRMSProp
 
 LOSS_SCALE = 128.0
 """Where float16 is asked for and no scale, as most models of the original have it."""
@@ -43,9 +46,15 @@ def learning_rate_of(
         rates, boundaries = _pieces(flags.piecewise_learning_rate_schedule, batches)
         return LearningRate(rates, boundaries, warmup_steps=warmup_steps)
     if flags.init_learning_rate is not None:
+        decay_steps = int(batches * flags.num_epochs_per_decay)
+        if flags.num_epochs_per_decay and not decay_steps:
+            raise ValueError(
+                f"--num_epochs_per_decay={flags.num_epochs_per_decay:g} is less than a step, which "
+                f"has {batch_size} of an epoch's {examples_per_epoch} images."
+            )
         return LearningRate(
             [flags.init_learning_rate],
-            decay_steps=int(batches * flags.num_epochs_per_decay),
+            decay_steps=decay_steps,
             decay_factor=flags.learning_rate_decay_factor,
             least=flags.minimum_learning_rate,
             warmup_steps=warmup_steps,
@@ -140,6 +149,8 @@ def _pieces(text: str, batches: float) -> tuple[list[float], list[int]]:
         rates = [float(part) for part in parts[::2]]
     except ValueError as error:
         raise ValueError(f"{flag}: {error}") from None
+    if any(not 0 <= rate < math.inf for rate in rates):
+        raise ValueError(f"{flag}: rates are finite numbers from 0 on.")
     try:
         boundaries = [int(int(part) * batches) - 1 for part in parts[1::2]]
     except ValueError:
@@ -152,18 +163,19 @@ def _pieces(text: str, batches: float) -> tuple[list[float], list[int]]:
 def optimizer_of(flags: Any, learning_rate: LearningRate) -> keras.optimizers.Optimizer:
     """Return the optimizer that the flags ask for.
 
-    Momentum is Nesterov's, as in the original.
+    Momentum is Nesterov's, as in the original, and it and RMSProp are those of TensorFlow 1: the
+    rate is no part of momentum, and RMSProp's mean of squares begins at 1.
 
     Raises:
         ValueError: if there is none of that name.
     """
     clip: dict[str, Any] = {"clipvalue": flags.gradient_clip}
     if flags.optimizer == "momentum":
-        return keras.optimizers.SGD(learning_rate, flags.momentum, nesterov=True, **clip)
+        return FormerMomentum(learning_rate, flags.momentum, nesterov=True, **clip)
     if flags.optimizer == "sgd":
         return keras.optimizers.SGD(learning_rate, **clip)
     if flags.optimizer == "rmsprop":
-        return keras.optimizers.RMSprop(
+        return FormerRMSProp(
             learning_rate,
             rho=flags.rmsprop_decay,
             momentum=flags.rmsprop_momentum,

@@ -87,6 +87,16 @@ def test_a_schedule_survives_its_configuration() -> None:
 @pytest.mark.parametrize(
     ("given", "why"),
     [
+        ({"piecewise_learning_rate_schedule": "nan;2;0.1"}, "finite numbers from 0 on"),
+        ({"piecewise_learning_rate_schedule": "0.1;2;-0.1"}, "finite numbers from 0 on"),
+        (
+            {
+                "init_learning_rate": 0.1,
+                "num_epochs_per_decay": 0.01,
+                "learning_rate_decay_factor": 0.5,
+            },
+            "is less than a step",
+        ),
         ({"piecewise_learning_rate_schedule": "0.1;2"}, "RATE;EPOCH;RATE"),
         ({"piecewise_learning_rate_schedule": "fast"}, "could not convert"),
         ({"piecewise_learning_rate_schedule": "0.1;2.5;0.2"}, "whole numbers"),
@@ -103,51 +113,36 @@ def test_what_is_refused(given: dict[str, Any], why: str) -> None:
         rates(flags(**given), [0])
 
 
-def _momentum(weight: float, gradients: list[float]) -> float:
-    trace = 0.0
-    for gradient in gradients:
-        trace = 0.9 * trace + gradient
-        weight -= 0.1 * (gradient + 0.9 * trace)
-    return weight
-
-
-def _rmsprop(weight: float, gradients: list[float]) -> float:
-    square = moment = 0.0
-    for gradient in gradients:
-        square = 0.9 * square + 0.1 * gradient**2
-        moment = 0.9 * moment + 0.1 * gradient / np.sqrt(square + 1.0)
-        weight -= moment
-    return weight
-
-
-def _adam(weight: float, gradients: list[float]) -> float:
-    mean = square = 0.0
-    for step, gradient in enumerate(gradients, 1):
-        mean = 0.9 * mean + 0.1 * gradient
-        square = 0.999 * square + 0.001 * gradient**2
-        rate = 0.1 * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-        weight -= rate * mean / (np.sqrt(square) + 1e-8)
-    return weight
-
-
-RULES = {
-    "sgd": lambda weight, gradients: weight - 0.1 * sum(gradients),
-    "momentum": _momentum,
-    "rmsprop": _rmsprop,
-    "adam": _adam,
+TENSORFLOW = {
+    "sgd": [1.95, 2.05, 1.75, 1.725],
+    "momentum": [1.9049999713897705, 2.054499864578247, 1.5290498733520508, 1.2786448001861572],
+    "rmsprop": [1.9639625549316406, 2.0034637451171875, 1.8577533960342407, 1.711024284362793],
+    "adam": [1.9000000953674316, 1.9366103410720825, 1.8866243362426758, 1.8412764072418213],
 }
+"""The weight 2 after each of the gradients, at the rate 0.1, by the optimizers of
+``tf.compat.v1.train`` (TensorFlow 2.21) that the original makes of these flags."""
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", TENSORFLOW)
 def test_updates_are_those_of_the_original(name: str) -> None:
-    """Nesterov's momentum, RMSProp whose epsilon is under the root, Adam as its paper has it."""
     given = flags(optimizer=name, init_learning_rate=0.1)
     optimizer = optimizer_of(given, learning_rate_of(given, 1.0, 100, 10))
     variable = keras.Variable(2.0)
-    gradients = [0.5, -1.0, 3.0, 0.25]
-    for gradient in gradients:
+    found = []
+    for gradient in [0.5, -1.0, 3.0, 0.25]:
         optimizer.apply([keras.ops.convert_to_tensor(gradient)], [variable])
-    assert float(variable.value) == pytest.approx(RULES[name](2.0, gradients), rel=1e-5)
+        found.append(float(variable.value))
+    assert found == pytest.approx(TENSORFLOW[name], rel=1e-5)
+
+
+def test_momentum_does_not_hold_the_rate() -> None:
+    """As of TensorFlow 1: Keras's would go on with the steps of the rate before."""
+    given = flags(optimizer="momentum", piecewise_learning_rate_schedule="0.4;1;0.1")
+    optimizer = optimizer_of(given, learning_rate_of(given, 1.0, 10, 10))
+    variable = keras.Variable(2.0)
+    for _ in range(3):
+        optimizer.apply([keras.ops.convert_to_tensor(1.0)], [variable])
+    assert float(variable.value) == pytest.approx(0.6251000165939331, rel=1e-5)
 
 
 def test_gradients_are_clipped_element_by_element() -> None:

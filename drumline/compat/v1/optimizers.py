@@ -22,7 +22,7 @@ from drumline.estimator.graph import GraphOp, ModelCall, ModelGraph, running
 from drumline.estimator.premade.optimizers import SparseFtrl
 
 
-class _Momentum(keras.optimizers.SGD):
+class FormerMomentum(keras.optimizers.SGD):
     """Momentum as in TensorFlow 1: the learning rate is not a part of what is accumulated."""
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
@@ -35,7 +35,7 @@ class _Momentum(keras.optimizers.SGD):
         self.assign_sub(variable, ops.multiply(rate, step))
 
 
-class _RMSProp(keras.optimizers.RMSprop):
+class FormerRMSProp(keras.optimizers.RMSprop):
     """RMSProp as in TensorFlow 1: mean squares begin at 1, and momentum holds the learning rate."""
 
     def build(self, variables: Any) -> None:
@@ -249,7 +249,7 @@ class MomentumOptimizer(FormerOptimizer):
         use_nesterov: bool = False,
     ):
         def make(rate: float) -> Any:
-            return _Momentum(rate, momentum, nesterov=use_nesterov)
+            return FormerMomentum(rate, momentum, nesterov=use_nesterov)
 
         super().__init__(name, learning_rate, make)
 
@@ -318,7 +318,7 @@ class RMSPropOptimizer(FormerOptimizer):
         name: str = "RMSProp",
     ):
         def make(rate: float) -> Any:
-            return _RMSProp(rate, decay, momentum, epsilon, centered)
+            return FormerRMSProp(rate, decay, momentum, epsilon, centered)
 
         super().__init__(name, learning_rate, make)
 
