@@ -42,12 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         parsed = flags.parse(given)
-        for line in parsed.remarks:
-            print(line, file=sys.stderr)
         _reuse_large_buffers()
         from drumline.cnn.program import BenchmarkRun
 
         program = BenchmarkRun(parsed)
+        for line in [*parsed.remarks, *program.remarks]:
+            print(line, file=sys.stderr)
     except ValueError as error:
         print(f"drumline cnn: {error}", file=sys.stderr)
         return 2

@@ -11,6 +11,12 @@ LOCAL = ("parameter_server", "replicated", "independent")
 OVER_HOSTS = ("collective_all_reduce", "distributed_all_reduce")
 """Modes of several hosts."""
 
+REDUCING = ("replicated", *OVER_HOSTS)
+"""Modes that sum gradients by an all-reduce."""
+
+TRACED_BEFORE_END = 2
+"""``--trace_file`` traces the step that is so many before the end of the warm-up."""
+
 EVALUATIONS = (
     "eval_during_training_every_n_steps",
     "eval_during_training_every_n_epochs",
@@ -56,6 +62,13 @@ def _check_counts(flags: Any) -> None:
 
 def _check_work(flags: Any) -> None:
     _exclude(flags, "eval", "forward_only")
+    _check_places(flags)
+    warmup = flags.num_warmup_batches
+    if flags.trace_file and warmup is not None and warmup < TRACED_BEFORE_END:
+        raise ValueError(
+            "--trace_file traces the last step but one of the warm-up: give --num_warmup_batches "
+            f"of {TRACED_BEFORE_END} or more, not {warmup}."
+        )
     given = [name for name in EVALUATIONS if getattr(flags, name)]
     if len(given) > 1:
         raise ValueError(f"--{given[0]} and --{given[1]} both say when to evaluate: leave out one.")
@@ -69,8 +82,28 @@ def _check_work(flags: Any) -> None:
         )
     if flags.eval and flags.train_dir is None:
         raise ValueError("--eval evaluates a checkpoint: say where it is, by --train_dir.")
+    if flags.eval and flags.job_name and flags.variable_update not in OVER_HOSTS:
+        raise ValueError(
+            "--eval evaluates a checkpoint in one process: leave out --job_name, --ps_hosts and "
+            "--worker_hosts."
+        )
     if flags.forward_only and flags.freeze_when_forward_only and flags.train_dir is not None:
         raise ValueError("--freeze_when_forward_only writes no checkpoint: leave out --train_dir.")
+
+
+def _check_places(flags: Any) -> None:
+    """Refuse steps and epochs of an evaluation that are no numbers."""
+    for name, kind in (("steps", int), ("epochs", float)):
+        flag = f"eval_during_training_at_specified_{name}"
+        for text in getattr(flags, flag):
+            try:
+                place = kind(text)
+            except ValueError:
+                place = -1
+            if not 0 < place < float("inf"):
+                raise ValueError(
+                    f"--{flag}: {text!r} is none of the {name}: write numbers above 0, as 10,20."
+                )
 
 
 def _check_cluster(flags: Any) -> None:
@@ -144,7 +177,7 @@ def _check_mode(flags: Any) -> None:
         )
     if mode == "distributed_all_reduce" and not flags.all_reduce_spec:
         raise ValueError(f"--variable_update={mode} needs --all_reduce_spec, as xring.")
-    if mode in LOCAL and mode != "replicated" and flags.all_reduce_spec:
+    if mode not in REDUCING and flags.all_reduce_spec:
         raise ValueError(
             f"--variable_update={mode} reduces nothing: leave out --all_reduce_spec, or give "
             "--variable_update=replicated."
@@ -154,10 +187,9 @@ def _check_mode(flags: Any) -> None:
     if flags.hierarchical_copy and mode != "replicated":
         raise ValueError("--hierarchical_copy is of --variable_update=replicated alone.")
     _exclude(flags, "hierarchical_copy", "all_reduce_spec")
-    if flags.gradient_repacking and mode not in ("replicated", *OVER_HOSTS):
-        raise ValueError(
-            f"--gradient_repacking: --variable_update={mode} sends every gradient by itself."
-        )
+    for name in ("gradient_repacking", "agg_small_grads_max_bytes"):
+        if getattr(flags, name) and mode not in REDUCING:
+            raise ValueError(f"--{name}: --variable_update={mode} sends every gradient by itself.")
     _exclude(flags, "gradient_repacking", "agg_small_grads_max_bytes")
     if flags.staged_vars and mode != "parameter_server":
         raise ValueError(
@@ -171,7 +203,7 @@ def _check_mode(flags: Any) -> None:
             "--variable_update=collective_all_reduce --variable_consistency=relaxed gradients are "
             "applied a step later."
         )
-    if flags.variable_consistency == "relaxed" and mode not in ("replicated", *OVER_HOSTS):
+    if flags.variable_consistency == "relaxed" and mode not in REDUCING:
         raise ValueError(
             f"--variable_consistency=relaxed is of modes that reduce gradients; for {mode} "
             + ("give --staged_vars." if mode == "parameter_server" else "leave it out.")
@@ -185,6 +217,8 @@ def _check_mode(flags: Any) -> None:
 
 def _check_numbers(flags: Any) -> None:
     _exclude(flags, "use_fp16", "use_bf16")
+    if flags.gradient_clip == 0:
+        raise ValueError("--gradient_clip=0 leaves no gradient: give more, or leave it out.")
     if flags.fp16_enable_auto_loss_scale:
         if not flags.use_fp16:
             raise ValueError("--fp16_enable_auto_loss_scale is of --use_fp16.")

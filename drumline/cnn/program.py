@@ -14,10 +14,12 @@ import keras
 import numpy as np
 
 import drumline as dl
-from drumline.cnn import consistency, inputs, models, optimizers
+from drumline.cnn import consistency, idle_flags, inputs, models, optimizers
+from drumline.cnn.inputs.cifar10 import FOLDER as CIFAR_FOLDER
 from drumline.cnn.loop.evaluation import Evaluation
 from drumline.cnn.loop.reporting import BenchmarkLog
 from drumline.cnn.loop.training import BenchmarkLoop, RunCheckpoints, RunPlan, RunStatistics
+from drumline.cnn.models.learning_rates import resnet_imagenet
 from drumline.cnn.updates import hosts, modes, parameter_servers
 from drumline.cnn.updates.steps import LossOptions, TrainingStep
 
@@ -35,8 +37,6 @@ _INPUT_FLAGS = (
     "distort_color_in_yiq",
     "fuse_decode_and_crop",
     "datasets_use_prefetch",
-    "datasets_prefetch_buffer_size",
-    "multi_device_iterator_max_buffer_size",
     "datasets_num_private_threads",
     "datasets_use_caching",
     "datasets_repeat_cached_sample",
@@ -55,6 +55,9 @@ class BenchmarkRun:
     Args:
         flags: the command line's, of `drumline.cnn.flags`.
         say: prints a line.
+
+    Attributes:
+        remarks: a line for each flag that has no effect beside the others.
 
     Raises:
         ValueError: if flags do not go together, or name what there is not.
@@ -76,6 +79,13 @@ class BenchmarkRun:
         self._per_device = flags.batch_size or self._model.batch_size
         self._local_batch = self._per_device * flags.num_gpus
         self._mode_name = _mode_name(flags)
+        self._rate(self._local_batch)
+        self.remarks = idle_flags.remarks(flags, self._dataset, self._scales_its_rate)
+
+    @property
+    def _scales_its_rate(self) -> bool:
+        """Whether the model's rate is in proportion to the batch, from ``--resnet_base_lr`` on."""
+        return self._model.schedule is resnet_imagenet
 
     def run(self) -> RunStatistics | None:
         """Run what the flags ask for.
@@ -102,7 +112,8 @@ class BenchmarkRun:
                 data_format=flags.data_format,
                 dtype=policy_of(flags),
             )
-            rate = self._rate(batch)
+            # Workers that run apart each update by themselves, from their own rows.
+            rate = self._rate(batch if flags.cross_replica_sync else self._local_batch)
             optimizer = None
             if not (flags.eval or flags.forward_only):
                 optimizer = self._optimizer(rate)
@@ -114,7 +125,7 @@ class BenchmarkRun:
             assert evaluation is not None
             self._evaluate_checkpoints(evaluation, saver)
             return None
-        if found := saver.restore(flags.backbone_model_path):
+        if found := saver.restore() or saver.begin_with(flags.backbone_model_path):
             self._say(f"Successfully loaded model from {found}.")
         options = LossOptions(
             batch_size=batch,
@@ -124,20 +135,25 @@ class BenchmarkRun:
             travels_in=_travel_type(flags),
         )
         step, input_batches = self._step(mode, model, optimizer, options)
+        plan = self._plan(batches, batch, evaluation)
         summaries = None
-        if flags.save_summaries_steps and flags.train_dir and mode.is_chief:
+        if plan.summary_steps and flags.train_dir and mode.is_chief:
             summaries = dl.summary.create_file_writer(flags.train_dir)
         loop = BenchmarkLoop(
             step,
             input_batches,
-            self._plan(batches, batch, evaluation),
+            plan,
             saver,
             num_workers=mode.num_workers,
             is_chief=mode.is_chief,
             say=self._say,
             log=log,
             summaries=summaries,
-            learning_rate=lambda at: float(rate(np.int32(at))),
+            learning_rate=(
+                None
+                if optimizer is None or summaries is None
+                else self._rates(mode, rate, optimizer)
+            ),
             evaluate=None if evaluation is None else evaluation.run,
         )
         start = int(saver.step.value)
@@ -211,9 +227,21 @@ class BenchmarkRun:
         return number, number * batch / examples
 
     def _rate(self, batch: int) -> optimizers.LearningRate:
-        own = self._model.learning_rate_for(batch, self._flags.resnet_base_lr)
+        base = self._flags.resnet_base_lr if self._scales_its_rate else None
+        own = self._model.learning_rate_for(batch, base)
         examples = EXAMPLES[self._dataset]["train"]
         return optimizers.learning_rate_of(self._flags, own, examples, batch)
+
+    def _rates(
+        self,
+        mode: modes.Mode,
+        rate: optimizers.LearningRate,
+        optimizer: keras.optimizers.Optimizer,
+    ) -> Callable[[int], float]:
+        """From the steps that this run has made, its warm-up's too, to the rate of the next."""
+        former = int(optimizer.iterations.value)
+        updates = 1 if self._flags.cross_replica_sync else mode.num_workers
+        return lambda steps: float(rate(np.int32(former + steps * updates)))
 
     def _optimizer(self, rate: optimizers.LearningRate) -> keras.optimizers.Optimizer:
         flags = self._flags
@@ -324,6 +352,8 @@ class BenchmarkRun:
 
     def _input_options(self, mode: modes.Mode, batch_size: int) -> inputs.ImageInputOptions:
         flags = self._flags
+        # A worker of parameter servers takes the rows of all its devices as one element.
+        elements = 1 if modes.has_servers(flags) else flags.num_gpus
         return inputs.ImageInputOptions(
             batch_size=batch_size,
             image_size=(self._model.image_size, self._model.image_size),
@@ -333,6 +363,10 @@ class BenchmarkRun:
             seed=flags.tf_random_seed,
             shard_count=mode.num_workers,
             shard_index=flags.task_index if mode.num_workers > 1 else 0,
+            datasets_prefetch_buffer_size=flags.datasets_prefetch_buffer_size * elements,
+            multi_device_iterator_max_buffer_size=(
+                flags.multi_device_iterator_max_buffer_size * elements
+            ),
             **{name: getattr(flags, name) for name in _INPUT_FLAGS},
         )
 
@@ -416,7 +450,9 @@ def dataset_of(flags: Any) -> str:
         return "imagenet"
     found = [name for name in EXAMPLES if name in flags.data_dir.lower()]
     # Files say what they are where the directory's name does not.
-    if not found and any(Path(flags.data_dir).glob("**/data_batch_1")):
+    if not found and any(
+        Path(flags.data_dir, folder, "data_batch_1").is_file() for folder in ("", CIFAR_FOLDER)
+    ):
         return "cifar10"
     if not found and any(Path(flags.data_dir).glob("*-*-of-*")):
         return "imagenet"
@@ -475,6 +511,8 @@ def loss_scale_of(flags: Any) -> float:
 
 
 def _travel_type(flags: Any) -> str | None:
-    """The dtype in which gradients travel; None for their own."""
+    """The dtype in which gradients are summed by an all-reduce; None for their own."""
     compute = compute_type_of(flags)
-    return compute if compute != "float32" and flags.compact_gradient_transfer else None
+    if compute == "float32" or flags.variable_update not in consistency.REDUCING:
+        return None
+    return compute if flags.compact_gradient_transfer else None

@@ -39,6 +39,15 @@ REFUSED = {
     ),
     f"--variable_update=distributed_all_reduce --job_name=worker {TWO}": "needs --all_reduce_spec",
     "--all_reduce_spec=nccl": "reduces nothing",
+    f"--all_reduce_spec=nccl --variable_update=distributed_replicated --job_name=ps {TWO} "
+    "--ps_hosts=c:1": "reduces nothing",
+    f"--eval --train_dir=x --job_name=ps {TWO} --ps_hosts=c:1": "in one process",
+    "--agg_small_grads_max_bytes=9": "sends every gradient by itself",
+    "--gradient_clip=0": "leaves no gradient",
+    "--trace_file=a --num_warmup_batches=1": "the last step but one of the warm-up: give",
+    "--eval_during_training_at_specified_steps=3,x": "'x' is none of the steps",
+    "--eval_during_training_at_specified_steps=0": "'0' is none of the steps",
+    "--eval_during_training_at_specified_epochs=0.5,nan": "'nan' is none of the epochs",
     "--variable_update=replicated --hierarchical_copy": "--num_gpus of 2",
     "--variable_update=independent --gradient_repacking=2": "sends every gradient by itself",
     "--variable_update=replicated --staged_vars": "give --variable_consistency=relaxed",
@@ -71,6 +80,8 @@ def test_what_does_not_go_together(flags: str) -> None:
         "--init_learning_rate=0.1 --num_epochs_per_decay=2 --learning_rate_decay_factor=0.5 "
         "--minimum_learning_rate=0.01",
         "--eval --train_dir=x",
+        "--eval_during_training_at_specified_epochs=0.5,2",
+        "--trace_file=a --num_warmup_batches=2",
     ],
 )
 def test_what_goes_together(flags: str) -> None:

@@ -65,6 +65,8 @@ def test_lists_are_not_shared() -> None:
         (["--distortions", "False"], "--distortions takes a value behind an equals sign alone"),
         (["--nodistrotions"], "Did you mean 'distortions'"),
         (["--display_perf_ewma=1.5"], "it is 1 or less"),
+        (["--stop_at_top_1_accuracy=75"], "it is 1 or less"),
+        (["--tf_random_seed=4294967296"], "it is 4.29497e\\+09 or less"),
         (["--weight_decay=inf"], "a number that is finite"),
         (["--trt_mode=FP8"], "one of FP32, FP16, INT8"),
         (["--flagfile"], "--flagfile needs a value"),

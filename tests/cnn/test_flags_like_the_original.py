@@ -26,8 +26,8 @@ OWN = {
     "use_nccl",
     "use_bf16",
 }
-NARROWER = {"resize_method"}
-"""A text there, and one of some here."""
+NARROWER = {"resize_method", "stop_at_top_1_accuracy", "summary_verbosity", "tf_random_seed"}
+"""Any text or number there, and one of some here."""
 
 
 def differences(row: tuple[str, str, object, tuple[str, ...], float | None, float | None]) -> Any:
@@ -36,9 +36,9 @@ def differences(row: tuple[str, str, object, tuple[str, ...], float | None, floa
     flag = FLAGS.get(name)
     if flag is None:
         return "missing"
-    expected = {"kind": KINDS[kind], "default": OTHER_DEFAULTS.get(name, default), "most": most}
+    expected: dict[str, Any] = {"kind": KINDS[kind], "default": OTHER_DEFAULTS.get(name, default)}
     if name not in NARROWER:
-        expected["choices"] = choices
+        expected |= {"choices": choices, "most": most}
     if least is not None:
         expected["least"] = least
     # The original's choices are in no order that matters.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -42,8 +43,9 @@ def cifar10(data_dir: str | os.PathLike[str], split: str, options: ImageInputOpt
         data_dir: where ``data_batch_1`` to ``data_batch_5`` and ``test_batch`` are, or their folder
             ``cifar-10-batches-py``.
         split: ``"train"``, in random order, or ``"validation"``, in the file's order.
-        options: what to make of them. Those of files and JPEG have no effect: ``resize_method``,
-            ``distort_color_in_yiq``, ``fuse_decode_and_crop``, ``datasets_use_caching`` and
+        options: what to make of them. Those of ImageNet and its files have no effect:
+            ``match_mlperf``, ``resize_method``, ``distort_color_in_yiq``,
+            ``fuse_decode_and_crop``, ``datasets_use_caching`` and
             ``datasets_parallel_interleave_*``, as all images are in memory.
 
     Returns:
@@ -95,6 +97,7 @@ def read_split(data_dir: str | os.PathLike[str], split: str) -> tuple[np.ndarray
 
 def _preparation(training: bool, options: ImageInputOptions) -> Callable[[Any, Any], Any]:
     """From an element's number, its pixels (3, 32, 32) and its label to an image and the label."""
+    options = dataclasses.replace(options, match_mlperf=False)
     height, width = options.image_size
     seed = options.shard_seed
 

@@ -16,6 +16,7 @@ import jax
 import keras
 
 import drumline as dl
+from drumline.cnn.consistency import TRACED_BEFORE_END
 from drumline.cnn.loop.reporting import (
     BenchmarkLog,
     Speed,
@@ -25,9 +26,6 @@ from drumline.cnn.loop.reporting import (
     writing_for,
 )
 from drumline.cnn.updates.steps import TrainingStep
-
-TRACED = -2
-"""The step that ``--trace_file`` traces: the last but one of the warm-up, as in the original."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +107,7 @@ class RunCheckpoints:
     ) -> None:
         self.directory = directory
         self.step = dl.Variable(0, trainable=False, name="global_step", aggregation="MEAN")
+        self._model = model
         parts = {"model": model, "step": self.step}
         if optimizer is not None:
             parts["optimizer"] = optimizer
@@ -119,12 +118,18 @@ class RunCheckpoints:
                 self._manager = dl.train.CheckpointManager(self._checkpoint, directory, max_to_keep)
         self._saved_at = time.monotonic()
 
-    def restore(self, path: str | None = None) -> str | None:
-        """Restore a checkpoint, by default the latest; return its path, or None without one."""
-        found = path or (None if self._manager is None else self._manager.latest_checkpoint)
+    def restore(self) -> str | None:
+        """Restore the latest checkpoint; return its path, or None without one."""
+        found = None if self._manager is None else self._manager.latest_checkpoint
         if found is not None:
             self._checkpoint.restore(found).expect_partial()
         return found
+
+    def begin_with(self, path: str | None) -> str | None:
+        """Restore the model's weights alone from another run's checkpoint; return its path."""
+        if path is not None:
+            dl.train.Checkpoint(model=self._model).restore(path).expect_partial()
+        return path
 
     def save(self, step: int) -> None:
         """Save, unless there is no directory."""
@@ -160,7 +165,7 @@ class BenchmarkLoop:
         log: of ``--benchmark_log_dir``. Of a single process it gets the step profile of the timed
             steps, too, but where `RunPlan.trace_file` asks for JAX's profiler.
         summaries: of ``--save_summaries_steps``.
-        learning_rate: of a step, for summaries.
+        learning_rate: of the step behind so many of this run, its warm-up's too, for summaries.
         evaluate: of ``--eval_during_training_*``: from the global step to top-1.
     """
 
@@ -196,6 +201,12 @@ class BenchmarkLoop:
         """Run all steps that are left to do."""
         plan, log = self._plan, self._log
         start = int(self._saver.step.value)
+        if start >= plan.num_batches:
+            self._say(
+                f"Nothing is left to do: the checkpoint is of step {start}, and the run has "
+                f"{plan.num_batches}."
+            )
+            return RunStatistics(self._num_workers, 0, 0.0, 0.0, float("nan"))
         with contextlib.ExitStack() as block:
             profile = None
             if log is not None and self._num_workers == 1 and not plan.trace_file:
@@ -219,7 +230,7 @@ class BenchmarkLoop:
         """
         before: dict[str, Any] | None = None
         for number in range(-self._plan.num_warmup_batches, 0):
-            traced = self._plan.trace_file if number == TRACED else ""
+            traced = self._plan.trace_file if number == -TRACED_BEFORE_END else ""
             if traced and before is not None:
                 self._step.wait(before)
                 before = None
@@ -241,7 +252,7 @@ class BenchmarkLoop:
         ahead: dict[str, Any] | None = None
         loss, waits = float("nan"), 0.0
         began = before = time.perf_counter()
-        last = max(0, plan.num_batches - start)
+        last = plan.num_batches - start
         while steps < last and not done:
             results = self._next() if ahead is None else ahead
             pause = self._pauses_after(start + steps + 1)
@@ -251,7 +262,7 @@ class BenchmarkLoop:
             self._times.append(now - before)
             before = now
             steps += 1
-            loss = self._shown(start + steps, steps, results, loss)
+            loss = self._shown(start + steps, steps, results, loss, steps == last)
             if pause:
                 done = self._pause(start + steps, steps == last)
                 before = time.perf_counter()
@@ -272,12 +283,14 @@ class BenchmarkLoop:
             self._num_workers, steps, seconds / steps if steps else 0.0, speed, float(loss)
         )
 
-    def _shown(self, step: int, done: int, results: dict[str, Any], loss: float) -> float:
+    def _shown(
+        self, step: int, done: int, results: dict[str, Any], loss: float, is_last: bool
+    ) -> float:
         """Show a step where its turn is; return the last loss that was looked at."""
         plan = self._plan
         shown = done == 1 or step % plan.display_every == 0
         summarized = plan.summary_steps and step % plan.summary_steps == 0
-        if not (shown or summarized or done == plan.num_batches):
+        if not (shown or summarized or is_last):
             return loss
         report = self._step.report(results)
         speed = Speed.of(plan.images, self._times, plan.ewma)
@@ -296,7 +309,8 @@ class BenchmarkLoop:
                     dl.summary.scalar(name, value)
                 dl.summary.scalar("images_per_sec", speed.mean)
                 if self._learning_rate is not None:
-                    dl.summary.scalar("learning_rate", self._learning_rate(step))
+                    rate = self._learning_rate(plan.num_warmup_batches + done - 1)
+                    dl.summary.scalar("learning_rate", rate)
         return report[plan.loss]
 
     def _pauses_after(self, step: int) -> bool:

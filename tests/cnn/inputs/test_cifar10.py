@@ -216,3 +216,14 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         cifar10(tmp_path, "train", OPTIONS)
     with pytest.raises(ValueError, match="num_classes is 5"):
         cifar10(tmp_path, "train", dataclasses.replace(OPTIONS, num_classes=5))
+
+
+def test_imagenets_means_are_not_subtracted(folder: Path) -> None:
+    """As the original's ``Cifar10ImagePreprocessor``, which knows nothing of ``--ml_perf``."""
+    plain, means = (
+        next(iter(cifar10(folder, "validation", dataclasses.replace(OPTIONS, match_mlperf=given))))[
+            0
+        ]
+        for given in (False, True)
+    )
+    np.testing.assert_array_equal(np.asarray(plain), np.asarray(means))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import drumline as dl
 from drumline.cnn.loop import training
 from drumline.cnn.loop.training import BenchmarkLoop, RunCheckpoints, RunPlan
 
@@ -39,8 +40,8 @@ class Steps:
 class Nothing(RunCheckpoints):
     """Saves nothing."""
 
-    def __init__(self) -> None:
-        self.step: Any = type("Step", (), {"value": 0})()
+    def __init__(self, step: int = 0) -> None:
+        self.step: Any = type("Step", (), {"value": step})()
 
     def save(self, step: int) -> None: ...
 
@@ -48,10 +49,38 @@ class Nothing(RunCheckpoints):
         return False
 
 
-def run(plan: RunPlan) -> tuple[Steps, list[str], Any]:
+def run(plan: RunPlan, start: int = 0) -> tuple[Steps, list[str], Any]:
     steps, lines = Steps(), []
-    loop = BenchmarkLoop(steps, itertools.count(), plan, Nothing(), say=lines.append)  # type: ignore[arg-type]
+    loop = BenchmarkLoop(steps, itertools.count(), plan, Nothing(start), say=lines.append)  # type: ignore[arg-type]
     return steps, lines, loop.run()
+
+
+def test_a_run_that_has_ended_trains_nothing() -> None:
+    steps, lines, found = run(RunPlan(num_batches=3, num_warmup_batches=2, images=2), start=3)
+    assert steps.events == [] and found.num_steps == 0
+    assert lines == ["Nothing is left to do: the checkpoint is of step 3, and the run has 3."]
+
+
+def test_the_last_loss_of_a_continued_run_is_looked_at() -> None:
+    _, _, found = run(RunPlan(num_batches=7, num_warmup_batches=0, images=2), start=3)
+    assert found.num_steps == 4 and found.loss == 3
+
+
+def test_summaries_have_the_rate_of_their_step() -> None:
+    """The first step behind the warm-up has made as many updates as the warm-up has steps."""
+    asked: list[int] = []
+    plan = RunPlan(num_batches=4, num_warmup_batches=3, images=1, summary_steps=2)
+    loop = BenchmarkLoop(
+        Steps(),  # type: ignore[arg-type]
+        itertools.count(),
+        plan,
+        Nothing(),
+        say=lambda line: None,
+        summaries=dl.summary.create_noop_writer(),
+        learning_rate=lambda steps: asked.append(steps) or 0.0,  # type: ignore[func-returns-value]
+    )
+    loop.run()
+    assert asked == [4, 6]
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 2, 3])
