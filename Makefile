@@ -44,7 +44,7 @@ test-tutorials: install
 
 # What is compared with TensorFlow, which has an environment of its own.
 WITH_REFERENCE := tests/differential tests/data/test_tf_data_names.py \
-	$(wildcard tests/test_*_like_tf*.py tests/*/test_*like_tf*.py)
+	$(wildcard tests/test_*_like_tf*.py tests/*/test_*like_tf*.py tests/datasets/*/test_*like_tfds.py)
 test-reference: $(REFERENCE)/.installed
 	$(REFERENCE)/bin/python $(PYTEST) $(QUICK) $(WITH_REFERENCE)
 

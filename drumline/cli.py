@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import importlib.metadata
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,6 +52,75 @@ def main(
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 app.command(context_settings={"allow_interspersed_args": False})(plan)
 app.add_typer(data_service, name="data-service")
+
+datasets = typer.Typer(
+    help="Named datasets: which there are, what is in them, preparing and checking them.",
+    no_args_is_help=True,
+)
+app.add_typer(datasets, name="datasets")
+
+_Name = Annotated[str, typer.Argument(help="name, name/config or name/config:1.0.0")]
+_DataDir = Annotated[
+    Path | None, typer.Option(help="The directory with prepared datasets; see the documentation.")
+]
+
+
+@datasets.command("list")
+def list_datasets(data_dir: _DataDir = None) -> None:
+    """List the datasets that can be made, and those that are prepared."""
+    from rich.console import Console
+
+    from drumline.datasets.command import show_list
+
+    show_list(data_dir, Console())
+
+
+@datasets.command("info")
+def show_dataset(name: _Name, data_dir: _DataDir = None) -> None:
+    """Show splits, features, homepage and citation of a dataset."""
+    from drumline.datasets.command import show_info
+
+    _run_on_dataset(lambda console: show_info(name, data_dir, console))
+
+
+@datasets.command("prepare")
+def prepare_dataset(
+    name: _Name,
+    data_dir: _DataDir = None,
+    manual_dir: Annotated[
+        Path | None, typer.Option(help="The directory with files that cannot be downloaded.")
+    ] = None,
+    file_format: Annotated[str, typer.Option(help="tfrecord or array_record")] = "tfrecord",
+) -> None:
+    """Download a dataset and write the files that are read."""
+    from drumline.datasets.command import prepare
+
+    _run_on_dataset(lambda console: prepare(name, data_dir, manual_dir, file_format, console))
+
+
+@datasets.command("verify")
+def verify_dataset(name: _Name, data_dir: _DataDir = None) -> None:
+    """Read and decode all examples of a prepared dataset."""
+    from drumline.datasets.command import verify
+
+    _run_on_dataset(lambda console: verify(name, data_dir, console))
+
+
+def _run_on_dataset(action: Callable[[Any], None]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    from drumline.datasets.command import CommandError
+
+    console = Console()
+    try:
+        action(console)
+    except CommandError as error:
+        console.print(f"[bold red]Failed:[/] {escape(str(error))}", soft_wrap=True, highlight=False)
+        raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        console.print("\nInterrupted; what was downloaded is continued the next time.")
+        raise typer.Exit(_INTERRUPTED) from None
 
 
 @app.command(

@@ -1,13 +1,13 @@
 """``import drumline.compat.tfds as tfds`` in place of ``import tensorflow_datasets as tfds``.
 
 It gives the datasets of `drumline.datasets` and folders of images, as datasets of
-`drumline.compat.tf`. Nothing is downloaded.
+`drumline.compat.tf`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,18 @@ from drumline.compat.values.boundary import map_structure, unwrap, wrap
 from drumline.compat.values.dtypes import as_dtype
 from drumline.compat.values.tensor import Tensor
 from drumline.data import Dataset
+from drumline.datasets import (
+    ReadConfig,
+    even_splits,
+    features,
+    split_for_jax_process,
+)
+from drumline.datasets.features import (
+    ClassLabel,
+    FeaturesDict,
+)
+from drumline.datasets.features import Image as ImageFeature
+from drumline.datasets.features import Text as TextFeature
 from drumline.datasets.split_expression import resolve_split
 
 __version__ = "4.9.10"
@@ -33,13 +45,9 @@ _ELSE = (
 _ABSENT = {
     "core": "subclass drumline.datasets.DatasetBuilder and register it by "
     "drumline.datasets.register",
-    "decode": "map the dataset instead",
-    "ReadConfig": "use tf.data.Options and Dataset.shuffle",
+    "decode": "use drumline.datasets.SkipDecoding, PartialDecoding and make_decoder",
     "TranslateFolder": "use tf.data.TextLineDataset",
     "data_source": "use tfds.load, whose dataset has Dataset.skip and Dataset.take",
-    "builder_from_directory": "read its files by tf.data.TFRecordDataset",
-    "even_splits": "write the parts as split expressions, such as 'train[:50%]'",
-    "split_for_jax_process": "use tf.data.Dataset.shard",
     "testing": "use tf.data.Dataset.from_tensor_slices",
     "benchmark": "use drumline.data.Dataset.profile",
 }
@@ -57,127 +65,6 @@ class Split:
     """The names of the usual splits, as ``tfds.Split``."""
 
     TRAIN, TEST, VALIDATION, ALL = "train", "test", "validation", "all"
-
-
-class FeatureConnector:
-    """What an example has under a name, as ``tfds.features.FeatureConnector``.
-
-    Args:
-        shape: of one example's; None for dimensions that differ.
-        dtype: of the look-alike.
-    """
-
-    def __init__(self, shape: Sequence[int | None], dtype: Any):
-        self.shape, self.dtype = tuple(shape), as_dtype(dtype)
-
-    @property
-    def np_dtype(self) -> np.dtype:
-        """The type as numpy's."""
-        kind: np.dtype = self.dtype.as_numpy_dtype
-        return np.dtype(kind)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(shape={self.shape}, dtype={self.dtype.name})"
-
-
-class TensorFeature(FeatureConnector):
-    """An array, as ``tfds.features.Tensor``."""
-
-
-class ImageFeature(FeatureConnector):
-    """A picture (height, width, channels) uint8, as ``tfds.features.Image``."""
-
-
-class TextFeature(FeatureConnector):
-    """A string, as ``tfds.features.Text``."""
-
-
-class ClassLabel(FeatureConnector):
-    """A class by its number, as ``tfds.features.ClassLabel``.
-
-    Args:
-        num_classes: how many there are, if they have no names.
-        names: of the classes, by their numbers.
-
-    Raises:
-        ValueError: neither or both are given.
-    """
-
-    def __init__(self, num_classes: int | None = None, names: Sequence[str] | None = None):
-        super().__init__((), np.int64)
-        if (num_classes is None) == (names is None):
-            raise ValueError("ClassLabel takes num_classes or names")
-        self.names = list(map(str, range(num_classes or 0) if names is None else names))
-
-    @property
-    def num_classes(self) -> int:
-        """How many classes there are."""
-        return len(self.names)
-
-    def int2str(self, int_value: Any) -> str:
-        """The name of a class.
-
-        Raises:
-            ValueError: there is no such class.
-        """
-        number = int(int_value)
-        if not 0 <= number < len(self.names):
-            raise ValueError(f"There are the classes 0 to {len(self.names) - 1}, and not {number}")
-        return self.names[number]
-
-    def str2int(self, str_value: str) -> int:
-        """The number of a class.
-
-        Raises:
-            ValueError: there is no such class.
-        """
-        if str_value not in self.names:
-            raise ValueError(f"No class {str_value!r}; there are {', '.join(self.names)}")
-        return self.names.index(str_value)
-
-    def __repr__(self) -> str:
-        return f"ClassLabel(shape=(), dtype=int64, num_classes={self.num_classes})"
-
-
-class FeaturesDict(Mapping[str, FeatureConnector]):
-    """Features by their names, as ``tfds.features.FeaturesDict``."""
-
-    def __init__(self, feature_dict: Mapping[str, FeatureConnector]):
-        self._features = dict(feature_dict)
-
-    @property
-    def shape(self) -> dict[str, tuple[int | None, ...]]:
-        """The shapes, by name."""
-        return {name: each.shape for name, each in self._features.items()}
-
-    @property
-    def dtype(self) -> dict[str, Any]:
-        """The types, by name."""
-        return {name: each.dtype for name, each in self._features.items()}
-
-    def __getitem__(self, name: str) -> FeatureConnector:
-        return self._features[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._features)
-
-    def __len__(self) -> int:
-        return len(self._features)
-
-    def __repr__(self) -> str:
-        lines = (f"    {name!r}: {each!r}," for name, each in self._features.items())
-        return "\n".join(["FeaturesDict({", *lines, "})"])
-
-
-class features:
-    """The classes of features, as ``tfds.features``."""
-
-    FeatureConnector = FeatureConnector
-    Tensor = TensorFeature
-    Image = ImageFeature
-    Text = TextFeature
-    ClassLabel = ClassLabel
-    FeaturesDict = FeaturesDict
 
 
 class Info:
@@ -236,10 +123,9 @@ class Builder:
             FileNotFoundError: its files are not there.
         """
         known = self._source.info
-        made = {name: self._feature(name, spec) for name, spec in known.features.items()}
         return Info(
             known.name,
-            FeaturesDict(made),
+            known.features,
             known.splits,
             known.supervised_keys,
             known.description,
@@ -247,26 +133,21 @@ class Builder:
             known.citation,
         )
 
-    def _feature(self, name: str, spec: Any) -> FeatureConnector:
-        keys = self._source.info.supervised_keys
-        if np.dtype(spec.dtype).kind in "OS":
-            return TextFeature(spec.shape, "string")
-        if keys is not None and name == keys[1] and np.dtype(spec.dtype).kind in "iu":
-            splits = self._source.info.splits
-            largest = (int(self._source.read(split)[name].max(initial=-1)) for split in splits)
-            return ClassLabel(max(largest) + 1)
-        is_image = len(spec.shape) == 3 and np.dtype(spec.dtype) == np.uint8
-        return (ImageFeature if is_image else TensorFeature)(spec.shape, spec.dtype)
-
     def download_and_prepare(
         self, *, download_dir: Any = None, download_config: Any = None
     ) -> None:
-        """See that the files are there: nothing is downloaded, and they are read as they are.
+        """Download and prepare what is not there.
+
+        Args:
+            download_dir: for what is downloaded.
+            download_config: as of ``drumline.datasets``.
 
         Raises:
-            FileNotFoundError: they are not; the message says where to put them.
+            FileNotFoundError: files have to be put there first; the message says where.
         """
-        self._source.info  # noqa: B018
+        self._source.download_and_prepare(
+            download_dir=download_dir, download_config=download_config
+        )
 
     def as_dataset(
         self,
@@ -279,14 +160,18 @@ class Builder:
         as_supervised: bool = False,
     ) -> Any:
         """The dataset of a split, or a structure of them; the arguments are those of `load`."""
-        _refuse(decoders=decoders, read_config=read_config)
-        found = self._of_split(split, as_supervised)
+        given = {
+            "shuffle_files": shuffle_files,
+            "decoders": decoders,
+            "read_config": read_config,
+        }
+        found = self._of_split(split, as_supervised, given)
         return (
             found if batch_size is None else _of_datasets(found, lambda x: _batched(x, batch_size))
         )
 
-    def _of_split(self, split: Any, as_supervised: bool) -> Any:
-        return wrap(self._source.as_dataset(split, as_supervised))
+    def _of_split(self, split: Any, as_supervised: bool, given: Mapping[str, Any]) -> Any:
+        return wrap(self._source.as_dataset(split, as_supervised=as_supervised, **given))
 
 
 class ImageFolder(Builder):
@@ -334,7 +219,7 @@ class ImageFolder(Builder):
             FeaturesDict(
                 {
                     "image": ImageFeature(self._shape, np.uint8),
-                    "image/filename": TextFeature((), "string"),
+                    "image/filename": TextFeature(),
                     "label": self._labels,
                 }
             ),
@@ -348,11 +233,12 @@ class ImageFolder(Builder):
     ) -> None:
         """Do nothing: the pictures are there."""
 
-    def _of_split(self, split: Any, as_supervised: bool) -> Any:
+    def _of_split(self, split: Any, as_supervised: bool, given: Mapping[str, Any]) -> Any:
+        _refuse(decoders=given["decoders"], read_config=given["read_config"])
         if split is None:
-            return {name: self._of_split(name, as_supervised) for name in self._paths}
+            return {name: self._of_split(name, as_supervised, given) for name in self._paths}
         if not isinstance(split, str):
-            return map_structure(lambda each: self._of_split(each, as_supervised), split)
+            return map_structure(lambda each: self._of_split(each, as_supervised, given), split)
         sizes = self.info.splits.sizes
         chosen = [
             path
@@ -410,26 +296,34 @@ def builder(
     """The builder of a dataset, as ``tfds.builder``.
 
     Args:
-        name: one of `list_builders`; a version, as in ``"mnist:3.0.1"``, is left out.
+        name: as of `drumline.datasets.load`, with configuration and version.
         data_dir: where its files are; see `drumline.datasets.load`.
-        options: none: datasets here have no configurations.
+        options: ``config`` and ``version``.
 
     Raises:
         ValueError: there is no such dataset; the message lists those there are.
-        NotImplementedError: an option, or a configuration, is given.
+        NotImplementedError: another option is given.
     """
-    base, _, _ = name.partition(":")
-    base, _, configuration = base.partition("/")
+    known = {key: options.pop(key, None) for key in ("config", "version")}
     _refuse(**options)
-    if base not in datasets.list_builders():
-        try:
-            datasets.builder(base)
-        except ValueError as error:
-            raise ValueError(f"{error} {_ELSE}") from None
-    # As "mnist/3.0.1", which names a version.
-    if configuration and not configuration[0].isdigit():
-        raise NotImplementedError(f"{base} has no configuration {configuration!r}: leave it out")
-    return Builder(datasets.builder(base, data_dir))
+    try:
+        return Builder(datasets.builder(name, data_dir=data_dir, **known))
+    except ValueError as error:
+        if "Unknown dataset" not in str(error):
+            raise
+        raise ValueError(f"{error} {_ELSE}") from None
+
+
+def builder_from_directory(builder_dir: str | os.PathLike[str]) -> Builder:
+    """The builder of a prepared dataset, as ``tfds.builder_from_directory``.
+
+    Args:
+        builder_dir: the directory of a version.
+
+    Raises:
+        FileNotFoundError: no prepared dataset is there.
+    """
+    return Builder(datasets.builder_from_directory(builder_dir))
 
 
 def load(
@@ -456,14 +350,14 @@ def load(
         split: a split expression, or a structure of them; None for a dictionary of all splits.
         data_dir: where its files are; see `drumline.datasets.load`.
         batch_size: of batches; -1 gives all of a split as tensors.
-        shuffle_files: accepted: a split here is one file; use `Dataset.shuffle`.
-        download: accepted: nothing is downloaded.
+        shuffle_files: whether files are read in a random order.
+        download: whether what is missing is downloaded and prepared.
         as_supervised: give pairs of input and target in place of dictionaries.
-        decoders: None: map the dataset instead.
-        read_config: None: use `Dataset.shuffle` and `tf.data.Options`.
+        decoders: as of `drumline.datasets.load`.
+        read_config: a `ReadConfig`.
         with_info: give the dataset and an `Info`.
         builder_kwargs: of `builder`.
-        download_and_prepare_kwargs: accepted: there is nothing to prepare.
+        download_and_prepare_kwargs: arguments of `Builder.download_and_prepare`.
         as_dataset_kwargs: more arguments of `Builder.as_dataset`.
         try_gcs: False: there are no files of Google's to be tried.
 
@@ -483,9 +377,12 @@ def load(
     """
     _refuse(try_gcs=try_gcs)
     found = builder(name, data_dir=data_dir, **(builder_kwargs or {}))
+    if download:
+        found.download_and_prepare(**(download_and_prepare_kwargs or {}))
     given = {
         "split": split,
         "batch_size": batch_size,
+        "shuffle_files": shuffle_files,
         "decoders": decoders,
         "read_config": read_config,
         "as_supervised": as_supervised,
@@ -608,26 +505,24 @@ def enable_progress_bar() -> None:
     """Do nothing: there is nothing to download or prepare that would take long."""
 
 
-for _class, _name in (
-    (TensorFeature, "Tensor"),
-    (ImageFeature, "Image"),
-    (TextFeature, "Text"),
-    (Info, "DatasetInfo"),
-    (Builder, "DatasetBuilder"),
-):
+for _class, _name in ((Info, "DatasetInfo"), (Builder, "DatasetBuilder")):
     _class.__name__ = _class.__qualname__ = _name
 
 __all__ = [
     "ImageFolder",
+    "ReadConfig",
     "Split",
     "as_dataframe",
     "as_numpy",
     "builder",
+    "builder_from_directory",
     "disable_progress_bar",
     "enable_progress_bar",
+    "even_splits",
     "features",
     "folder_dataset",
     "list_builders",
     "load",
     "show_examples",
+    "split_for_jax_process",
 ]

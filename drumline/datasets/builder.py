@@ -1,34 +1,21 @@
-"""`DatasetBuilder`, the base class of named datasets, with their info and data directory."""
+"""`DatasetBuilder`, the base class of named datasets."""
 
 from __future__ import annotations
 
 import abc
-import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from drumline.data import Dataset
-from drumline.datasets.split_expression import RowRange, resolve_split
-
-VARIABLE = "DRUMLINE_DATA_DIR"
-
-
-def default_data_dir() -> Path:
-    """``$DRUMLINE_DATA_DIR``, else ``drumline/datasets`` in the user's cache directory.
-
-    The cache directory is ``$XDG_CACHE_HOME``, else ``~/.cache`` (XDG Base Directory
-    Specification).
-    """
-    chosen = os.environ.get(VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "drumline" / "datasets"
+from drumline.datasets.info import DatasetInfo
+from drumline.datasets.prepared.directories import default_data_dir
+from drumline.datasets.prepared.reading import ReadConfig
+from drumline.datasets.split_expression import AbstractSplit, RowRange, resolve_split
 
 
 def resolve_data_dir(name: str, data_dir: str | os.PathLike[str] | None) -> Path:
@@ -42,82 +29,11 @@ def resolve_data_dir(name: str, data_dir: str | os.PathLike[str] | None) -> Path
     return own if data_dir is None or own.is_dir() else base
 
 
-@dataclasses.dataclass(frozen=True)
-class SplitInfo:
-    """One split, or what a split expression selects.
-
-    Attributes:
-        name: the split's name, or the expression.
-        num_examples: how many examples it has.
-    """
-
-    name: str
-    num_examples: int
-
-
-class Splits(Mapping[str, SplitInfo]):
-    """The splits of a dataset by name; subscripting takes split expressions too.
-
-    ``info.splits["train[:80%]"].num_examples`` says how many examples that is.
-    """
-
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self._sizes = dict(sizes)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of examples of each split."""
-        return dict(self._sizes)
-
-    @property
-    def total_num_examples(self) -> int:
-        """The number of examples of all splits together."""
-        return sum(self._sizes.values())
-
-    def __getitem__(self, expression: str) -> SplitInfo:
-        ranges = resolve_split(expression, self._sizes)
-        return SplitInfo(expression, sum(part.stop - part.start for part in ranges))
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._sizes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._sizes)
-
-    def __len__(self) -> int:
-        return len(self._sizes)
-
-    def __repr__(self) -> str:
-        return f"Splits({self._sizes})"
-
-
-@dataclasses.dataclass(frozen=True)
-class DatasetInfo:
-    """A dataset's description, as ``tfds.core.DatasetInfo``.
-
-    Attributes:
-        name: its name, as `load` takes it.
-        splits: its splits and their sizes.
-        features: a ``TensorSpec`` for each column of an example, by name.
-        supervised_keys: the names of input and target, which ``as_supervised`` yields.
-        description: what the data are and how the splits were made.
-        source: where the data come from.
-        citation: whom to cite.
-    """
-
-    name: str
-    splits: Splits
-    features: Mapping[str, Any]
-    supervised_keys: tuple[str, str] | None
-    description: str
-    source: str
-    citation: str = ""
-
-
 class DatasetBuilder(abc.ABC):
     """Reads one named dataset. Subclass it and `register` the subclass to add another.
 
-    A subclass sets `name` and implements `make_info` and `read`.
+    A subclass that holds its data in arrays sets `name` and implements `make_info` and `read`;
+    what generates examples that are written to files is a `GeneratorBasedBuilder`.
 
     Args:
         data_dir: the directory with the dataset's files, or one that holds a directory of the
@@ -141,27 +57,81 @@ class DatasetBuilder(abc.ABC):
                 where to put them.
         """
 
-    @abc.abstractmethod
     def read(self, split: str) -> Mapping[str, np.ndarray]:
         """The columns of one split: arrays with as many rows as the split has examples."""
+        raise NotImplementedError(f"{type(self).__name__} holds no arrays: use as_dataset")
 
     @functools.cached_property
     def info(self) -> DatasetInfo:
         """The dataset's description."""
         return self.make_info()
 
-    def as_dataset(self, split: Any = None, as_supervised: bool = False) -> Any:
-        """The dataset of a split expression, or a structure of them; see `load`."""
-        if split is None:
-            return {name: self._dataset(name, as_supervised) for name in self.info.splits}
-        if isinstance(split, Mapping):
-            return {key: self.as_dataset(part, as_supervised) for key, part in split.items()}
-        if isinstance(split, (list, tuple)):
-            return type(split)([self.as_dataset(part, as_supervised) for part in split])
-        return self._dataset(split, as_supervised)
+    def download_and_prepare(
+        self,
+        *,
+        download_dir: str | os.PathLike[str] | None = None,
+        manual_dir: str | os.PathLike[str] | None = None,
+        file_format: str | None = None,
+        num_shards: int | None = None,
+        max_examples_per_split: int | None = None,
+        download_config: Any = None,
+    ) -> None:
+        """See that the files are there; these are read as they are, whatever the arguments.
 
-    def _dataset(self, expression: str, as_supervised: bool) -> Dataset:
-        ranges = resolve_split(expression, self.info.splits.sizes)
+        Args:
+            download_dir: of `GeneratorBasedBuilder.download_and_prepare`, as those that follow.
+            manual_dir: with files that cannot be downloaded.
+            file_format: of the files that are written.
+            num_shards: files of each split.
+            max_examples_per_split: how many examples are written at most.
+            download_config: an object with attributes of these names.
+
+        Raises:
+            FileNotFoundError: they are not; the message says where to put them.
+        """
+        self.info  # noqa: B018
+
+    def as_dataset(
+        self,
+        split: Any = None,
+        *,
+        batch_size: int | None = None,
+        shuffle_files: bool = False,
+        decoders: Any = None,
+        read_config: ReadConfig | None = None,
+        as_supervised: bool = False,
+    ) -> Any:
+        """The dataset of a split expression, or a structure of them; see `load`."""
+        given = {
+            "shuffle_files": bool(shuffle_files),
+            "decoders": decoders,
+            "read_config": read_config,
+            "as_supervised": bool(as_supervised),
+        }
+
+        def of(expression: str | AbstractSplit) -> Any:
+            return in_batches(self._dataset(expression, **given), batch_size)
+
+        if split is None:
+            return {name: of(name) for name in self.info.splits}
+        return map_splits(of, split)
+
+    def _dataset(
+        self,
+        expression: str | AbstractSplit,
+        *,
+        shuffle_files: bool,
+        decoders: Any,
+        read_config: ReadConfig | None,
+        as_supervised: bool,
+    ) -> Dataset:
+        if decoders is not None:
+            raise NotImplementedError(
+                f"{self.name} is held in arrays, of which nothing is decoded: leave decoders out"
+            )
+        if read_config is not None and read_config.add_tfds_id:
+            raise NotImplementedError(f"{self.name} is held in arrays: there are no files to name")
+        ranges = resolve_split(expression, self.info.splits.shards)
         parts = [self._rows(part) for part in ranges]
         if len(parts) == 1:
             columns = parts[0]
@@ -179,3 +149,21 @@ class DatasetBuilder(abc.ABC):
     def _rows(self, part: RowRange) -> dict[str, np.ndarray]:
         columns = self.read(part.name)
         return {key: columns[key][part.start : part.stop] for key in self.info.features}
+
+
+def map_splits(function: Callable[[Any], Any], split: Any) -> Any:
+    """Return what a function makes of each split expression in a structure of them."""
+    if isinstance(split, Mapping):
+        return {key: map_splits(function, part) for key, part in split.items()}
+    if isinstance(split, list | tuple):
+        return type(split)([map_splits(function, part) for part in split])
+    return function(split)
+
+
+def in_batches(dataset: Dataset, batch_size: int | None) -> Any:
+    """Return a dataset of batches, or for the size -1 all of it as arrays."""
+    if batch_size is None:
+        return dataset
+    if batch_size == -1:
+        return dataset.batch(max(len(dataset), 1)).get_single_element()
+    return dataset.batch(batch_size)

@@ -77,7 +77,11 @@ class DigitsData:
     def __init__(self, settings: DemoSettings) -> None:
         self._settings = settings
         parts, info = datasets.load(
-            settings.dataset, data_dir=settings.data_dir, as_supervised=True, with_info=True
+            settings.dataset,
+            data_dir=settings.data_dir,
+            download=False,
+            as_supervised=True,
+            with_info=True,
         )
         self._parts = parts
         self.image_shape: tuple[int, ...] = info.features["image"].shape

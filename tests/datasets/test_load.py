@@ -91,9 +91,9 @@ def test_missing_files_are_named_with_their_place(
 ) -> None:
     monkeypatch.setenv("DRUMLINE_DATA_DIR", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="t10k-images-idx3-ubyte") as caught:
-        datasets.load("mnist")
+        datasets.load("mnist", download=False)
     assert str(tmp_path / "mnist") in str(caught.value)
-    assert "DRUMLINE_DATA_DIR" in str(caught.value)
+    assert "download=True" in str(caught.value)
 
 
 def test_half_a_pair_is_an_error_not_another_split(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_images_and_labels_must_belong_together(tmp_path: Path) -> None:
 
 
 def test_unknown_names_list_what_there_is() -> None:
-    with pytest.raises(ValueError, match=r"'minst'. Did you mean 'mnist'\? There are: digits, mn"):
+    with pytest.raises(ValueError, match=r"'minst'. Did you mean 'mnist'\? There are: .*digits"):
         datasets.load("minst")
 
 

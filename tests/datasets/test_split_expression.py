@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.datasets.builder import Splits
-from drumline.datasets.split_expression import RowRange, resolve_split
+from drumline.datasets.info import Splits
+from drumline.datasets.split_expression import (
+    ReadInstruction,
+    RowRange,
+    even_splits,
+    resolve_split,
+    split_for_jax_process,
+)
 
 SIZES = {"train": 999, "test": 50}
 
@@ -49,7 +55,7 @@ def test_rows(expression: str, expected: list[tuple[str, int, int]] | None) -> N
         ("train[:80%", "or ']' at character 11, found its end"),
         ("train[80]", r"':' .* at character 9, found ']'"),
         ("train[:8x]", "at character 9, found 'x'"),
-        ("train[:5shard]", "a number of rows or a percentage at character 9, found 's'"),
+        ("train[:5shards]", "rows or shards, or a percentage at character 9, found 's'"),
         ("train[1.5:]", "a whole number of rows at character 7"),
         ("train+", "the name of a split at character 7, found its end"),
         ("train test", "or the end at character 7, found 't'"),
@@ -86,3 +92,67 @@ def test_info_counts_the_examples_of_expressions() -> None:
     assert dict(splits).keys() == {"train", "test"}
     assert splits.total_num_examples == 1049
     assert "train[:80%]" not in splits
+
+
+SHARDS = {"train": [10, 20, 5], "test": [4]}
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("train[:2shard]", (0, 30)),
+        ("train[1shard:]", (10, 35)),
+        ("train[1shard]", (10, 30)),
+        ("train[-1shard:]", (30, 35)),
+        ("train[-1shard]", (30, 35)),
+        ("train[:-1shard]", (0, 30)),
+        (ReadInstruction("train", 1, 3, "shard"), (10, 35)),
+        (ReadInstruction("train", to=20, unit="%"), (0, 7)),
+        (ReadInstruction("train", -5), (30, 35)),
+        (ReadInstruction("train"), (0, 35)),
+    ],
+)
+def test_shards_and_instructions(expression: object, expected: tuple[int, int]) -> None:
+    assert resolve_split(expression, SHARDS) == [RowRange("train", *expected)]  # type: ignore[arg-type]
+
+
+def test_percents_without_remainder() -> None:
+    first = ReadInstruction("train", to=10, unit="%", rounding="pct1_dropremainder")
+    assert resolve_split(first, {"train": 999}) == [RowRange("train", 0, 90)]
+    with pytest.raises(ValueError, match="100 are needed"):
+        resolve_split(first, SHARDS)
+    with pytest.raises(ValueError, match="reaches beyond the split's 3 shards"):
+        resolve_split("train[:4shard]", SHARDS)
+    with pytest.raises(ValueError, match="unit must be"):
+        ReadInstruction("train", unit="rows")
+    with pytest.raises(ValueError, match="rounding must be"):
+        ReadInstruction("train", rounding="down")
+
+
+@given(st.integers(1, 400), st.integers(1, 9), st.booleans())
+def test_even_parts_are_even_and_whole(rows: int, n: int, drop: bool) -> None:
+    sizes, found = [], []
+    for part in even_splits("a+a[:1]", n, drop_remainder=drop):
+        ranges = part.ranges({"a": rows})
+        sizes.append(sum(each.stop - each.start for each in ranges))
+        found += [(each.start, each.stop) for each in ranges]
+    total = rows + 1
+    assert sum(sizes) == (rows // n * n + 1 // n * n if drop else total)
+    if drop:
+        assert len(set(sizes)) == 1
+
+
+def test_processes_have_parts_and_parts_add_up() -> None:
+    first, second = (
+        split_for_jax_process("train", process_index=i, process_count=2) for i in (0, 1)
+    )
+    assert resolve_split(first + second + "test", SHARDS) == [
+        RowRange("train", 0, 18),
+        RowRange("train", 18, 35),
+        RowRange("test", 0, 4),
+    ]
+    assert resolve_split("test" + first, SHARDS)[0].name == "test"
+    with pytest.raises(ValueError, match="no process 2 of 2"):
+        split_for_jax_process("train", process_index=2, process_count=2)
+    with pytest.raises(TypeError, match="A split expression is a string"):
+        resolve_split(3, SHARDS)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 RUN = [
     "docs/custom_loops.md",
     "docs/data.md",
+    "docs/datasets.md",
     "docs/estimators.md",
     "docs/index.md",
     "docs/inside/extending.md",

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from drumline._extras import import_extra
-from drumline.data import TensorSpec
-from drumline.datasets.builder import DatasetBuilder, DatasetInfo, Splits
+from drumline.datasets.builder import DatasetBuilder
+from drumline.datasets.features import ClassLabel, Image
+from drumline.datasets.info import DatasetInfo, Splits
 from drumline.datasets.registry import register
 
 _TEST_EVERY = 5
@@ -27,7 +28,7 @@ class Digits(DatasetBuilder):
         return DatasetInfo(
             name=self.name,
             splits=Splits(sizes),
-            features={"image": TensorSpec((8, 8, 1), np.uint8), "label": TensorSpec((), np.int64)},
+            features={"image": Image((8, 8, 1)), "label": ClassLabel(10)},
             supervised_keys=("image", "label"),
             description=(
                 "1,797 handwritten digits of 8 x 8 pixels with values 0 to 16. Of each class's "

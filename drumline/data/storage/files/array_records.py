@@ -47,6 +47,11 @@ class ArrayRecords:
     def __len__(self) -> int:
         return self._starts[-1]
 
+    @property
+    def starts(self) -> list[int]:
+        """The position of the first record of each file, and how many there are in all."""
+        return list(self._starts)
+
     def read(self, positions: Sequence[int]) -> list[bytes]:
         """Return the records at these positions, in their order.
 

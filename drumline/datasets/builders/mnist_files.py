@@ -1,4 +1,4 @@
-"""The MNIST handwritten digits, read from their IDX files."""
+"""The MNIST handwritten digits in IDX files that a user put into a directory."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from drumline.data import TensorSpec
-from drumline.datasets.builder import VARIABLE, DatasetBuilder, DatasetInfo, Splits
-from drumline.datasets.idx import IdxError, read_idx
-from drumline.datasets.registry import register
+from drumline.datasets.builder import DatasetBuilder
+from drumline.datasets.features import ClassLabel, Image
+from drumline.datasets.info import DatasetInfo, Splits
+from drumline.datasets.prepared.directories import VARIABLE
+from drumline.datasets.sources.idx import IdxError, read_idx
 
 _IMAGES, _LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 _PREFIXES = {"train": "train", "test": "t10k"}
 _TEST_EVERY = 10
 
 
-@register
-class Mnist(DatasetBuilder):
+class MnistFiles(DatasetBuilder):
     """28 x 28 digits: 60,000 for training and 10,000 for testing, or the latter alone, divided."""
 
     name = "mnist"
@@ -31,8 +31,8 @@ class Mnist(DatasetBuilder):
             name=self.name,
             splits=Splits(sizes),
             features={
-                "image": TensorSpec((28, 28, 1), np.uint8),
-                "label": TensorSpec((), np.int64),
+                "image": Image((28, 28, 1)),
+                "label": ClassLabel(10),
             },
             supervised_keys=("image", "label"),
             description=(
@@ -97,6 +97,11 @@ class Mnist(DatasetBuilder):
             if self._find(split, kind) is None
         ]
 
+    @property
+    def is_there(self) -> bool:
+        """Whether any of the files is in the directory."""
+        return any(map(self._present, _PREFIXES))
+
     def _present(self, split: str) -> bool:
         return len(self._missing(split)) < 2
 
@@ -104,8 +109,8 @@ class Mnist(DatasetBuilder):
         missing = [name for split in _PREFIXES for name in self._missing(split)]
         here = "" if self.data_dir.is_dir() else " (there is no such directory)"
         return (
-            f"MNIST's files {', '.join(missing)} are not in {self.data_dir}{here}. drumline "
-            f"downloads nothing: put train-{_IMAGES}, train-{_LABELS}, t10k-{_IMAGES} and "
-            f"t10k-{_LABELS}, gzipped (.gz) or not, into that directory; the two t10k files alone "
-            f"will do. For another directory, give data_dir or set {VARIABLE}."
+            f"MNIST's files {', '.join(missing)} are not in {self.data_dir}{here}. "
+            f"Load it with download=True, or put train-{_IMAGES}, train-{_LABELS}, "
+            f"t10k-{_IMAGES} and t10k-{_LABELS}, gzipped (.gz) or not, into that directory; the "
+            f"two t10k files alone will do. For another directory, give data_dir or set {VARIABLE}."
         )

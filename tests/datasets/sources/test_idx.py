@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 
 from drumline.datasets import IdxError, read_idx
-from drumline.datasets.idx import parse_idx
+from drumline.datasets.sources.idx import parse_idx
 from tests.datasets.idx_files import CODES, idx_bytes
 
 VALUES = np.arange(-6, 6).reshape(2, 3, 2)

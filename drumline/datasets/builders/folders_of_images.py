@@ -1,0 +1,534 @@
+"""Photographs in archives of folders, a class each, or with lists of files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import posixpath
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+from drumline.datasets.builders.image_set import ImageSet
+from drumline.datasets.builders.small_images import read_mat
+from drumline.datasets.features.media import ImageFeature
+from drumline.datasets.features.tensors import BBox, BBoxFeature, ClassLabel, TextFeature
+from drumline.datasets.prepared.generator import BuilderConfig, Examples
+from drumline.datasets.registry import register
+from drumline.datasets.sources.archives import ArchiveError, iter_archive
+from drumline.datasets.sources.manager import DownloadManager
+from drumline.datasets.sources.resource import Resource
+
+_CARD = "https://storage.googleapis.com/download.tensorflow.org/data/"
+
+
+@register
+class TfFlowers(ImageSet):
+    """Photographs of flowers of five kinds."""
+
+    name = "tf_flowers"
+    VERSION = "3.0.1"
+    LABELS = ("dandelion", "daisy", "tulips", "sunflowers", "roses")
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 3_670}
+    HOMEPAGE = "https://www.tensorflow.org/tutorials/load_data/images"
+    CITATION = "The TensorFlow Team: Flowers, 2019"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "http://download.tensorflow.org/example_images/flower_photos.tgz",
+            228813984,
+            "4c54ace7911aaffe13a365c34f650e71dd5bf1be0a58b464e5a7183e3e595d9c",
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for name, contents in iter_archive(path):
+            if name.endswith(".jpg"):
+                folder = posixpath.basename(posixpath.dirname(name))
+                key = f"{folder}/{posixpath.basename(name)}"
+                yield key, {"image": contents.read(), "label": folder.lower()}
+
+
+@register
+class CatsVsDogs(ImageSet):
+    """Photographs of cats and dogs."""
+
+    name = "cats_vs_dogs"
+    VERSION = "4.0.1"
+    LABELS = ("cat", "dog")
+    MORE: ClassVar[Mapping[str, Any]] = {"image/filename": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 23_262}
+    HOMEPAGE = "https://www.microsoft.com/en-us/download/details.aspx?id=54765"
+    CITATION = (
+        "J. Elson, J. Douceur, J. Howell, J. Saul: Asirra: A CAPTCHA that Exploits "
+        "Interest-Aligned Manual Image Categorization, CCS 2007"
+    )
+    NOTES = ("Pictures are the files of the archive, which TFDS encodes again.",)
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/"
+            "kagglecatsanddogs_5340.zip",
+            824887076,
+            "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9",
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for name, contents in iter_archive(path):
+            found = re.fullmatch(r"PetImages/(Cat|Dog)/\d+\.jpg", name)
+            picture = contents.read() if found else b""
+            if found and b"JFIF" in picture[:10]:  # the others are damaged, as TFDS decides
+                yield name, {"image": picture, "image/filename": name, "label": found[1].lower()}
+
+
+class _ZipsOfFolders(ImageSet):
+    """An archive for each split, of a folder for each class."""
+
+    SHAPE = (300, 300, 3)
+    VERSION = "3.0.0"
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        paths = dl_manager.download(dict(self.RESOURCES))
+        return {split: self._generate_examples(path) for split, path in paths.items()}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for name, contents in iter_archive(path):
+            folder = posixpath.basename(posixpath.dirname(name))
+            if name.endswith(".png") and folder in self.LABELS:  # type: ignore[operator]
+                yield name, {"image": contents.read(), "label": folder}
+
+
+@register
+class HorsesOrHumans(_ZipsOfFolders):
+    """Rendered pictures of horses and humans."""
+
+    name = "horses_or_humans"
+    LABELS = ("horses", "humans")
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 1_027, "test": 256}
+    HOMEPAGE = "http://laurencemoroney.com/horses-or-humans-dataset"
+    CITATION = "L. Moroney: Horses or Humans Dataset, 2019"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "train": Resource(
+            _CARD + "horse-or-human.zip",
+            149574867,
+            "e2e6f70d3d549c5dd10a57165e55af253ee66ad750403f95c0fb76bb943633a9",
+        ),
+        "test": Resource(
+            _CARD + "validation-horse-or-human.zip",
+            11480187,
+            "ae5fff2f4f5554791f05358108e2e05d9801b191f1896ea101402f0e7f6c32c0",
+        ),
+    }
+
+
+@register
+class RockPaperScissors(_ZipsOfFolders):
+    """Rendered pictures of hands that show rock, paper or scissors."""
+
+    name = "rock_paper_scissors"
+    LABELS = ("rock", "paper", "scissors")
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 2_520, "test": 372}
+    HOMEPAGE = "http://laurencemoroney.com/rock-paper-scissors-dataset"
+    CITATION = "L. Moroney: Rock, Paper, Scissors Dataset, 2019"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "train": Resource(
+            _CARD + "rps.zip",
+            200682221,
+            "c2403444395842ad04c53612bad54b574443eae17a0723117a2ff87b9d72194f",
+        ),
+        "test": Resource(
+            _CARD + "rps-test-set.zip",
+            29516758,
+            "c27ab9fa43ce40b2e453de711365b477f4424586edf0388116674fd320f07503",
+        ),
+    }
+
+
+@dataclasses.dataclass(eq=False)
+class ImagenetteConfig(BuilderConfig):
+    """A size and generation of Imagenette.
+
+    Attributes:
+        folder: the name of the archive and of the folder in it.
+    """
+
+    folder: str = ""
+
+
+@register
+class Imagenette(ImageSet):
+    """Ten classes of ImageNet that are easy to distinguish."""
+
+    name = "imagenette"
+    VERSION = "1.0.0"
+    ENCODING = "jpeg"
+    LABELS = (
+        "n01440764",
+        "n02102040",
+        "n02979186",
+        "n03000684",
+        "n03028079",
+        "n03394916",
+        "n03417042",
+        "n03425413",
+        "n03445777",
+        "n03888257",
+    )
+    HOMEPAGE = "https://github.com/fastai/imagenette"
+    CITATION = "J. Howard: imagenette, https://github.com/fastai/imagenette/"
+    LICENSE = "Apache-2.0"
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = tuple(
+        ImagenetteConfig(
+            size + end, description=f"{size} variant.", folder=f"imagenette{generation}{part}"
+        )
+        for generation, end in (("2", "-v2"), ("", ""))
+        for size, part in (("full-size", ""), ("320px", "-320"), ("160px", "-160"))
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        name: Resource(f"https://s3.amazonaws.com/fast-ai-imageclas/{name}.tgz", size, digest)
+        for name, size, digest in (
+            (
+                "imagenette",
+                1556495367,
+                "1bd650bc16884ca88e4f0f537ed8569b1f8d7ae865d37eba8ecdd87d9cd9dcfa",
+            ),
+            (
+                "imagenette-160",
+                98752094,
+                "4bacf19aa3f2454e330ac366c98ac1e470ccc6bebca8ff63ecc7f339cb2ead11",
+            ),
+            (
+                "imagenette-320",
+                341289752,
+                "0e3ac85d7f3fd0a63d5e27d85c68511be9ac4dae260345b6f7434a0d4fa24b3f",
+            ),
+            (
+                "imagenette2",
+                1557161267,
+                "6cbfac238434d89fe99e651496f0812ebc7a10fa62bd42d6874042bf01de4efd",
+            ),
+            (
+                "imagenette2-160",
+                99003388,
+                "64d0c4859f35a461889e0147755a999a48b49bf38a7e0f9bd27003f10db02fe5",
+            ),
+            (
+                "imagenette2-320",
+                341663724,
+                "569b4497c98db6dd29f335d1f109cf315fe127053cedf69010d047f0188e158c",
+            ),
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        folder = cast(ImagenetteConfig, self.builder_config).folder
+        path = dl_manager.download(self.RESOURCES[folder])
+        return {
+            "train": self._generate_examples(path, "train"),
+            "validation": self._generate_examples(path, "val"),
+        }
+
+    def _generate_examples(self, path: Path, split: str) -> Examples:
+        for name, contents in iter_archive(path):
+            parts = name.split("/")
+            if len(parts) == 4 and parts[1] == split and parts[3].endswith(".JPEG"):
+                yield parts[3], {"image": contents.read(), "label": parts[2]}
+
+
+@register
+class Eurosat(ImageSet):
+    """Land use in pictures of the satellite Sentinel-2, its visible channels."""
+
+    name = "eurosat"
+    VERSION = "2.0.0"
+    SHAPE = (64, 64, 3)
+    LABELS = (
+        "AnnualCrop",
+        "Forest",
+        "HerbaceousVegetation",
+        "Highway",
+        "Industrial",
+        "Pasture",
+        "PermanentCrop",
+        "Residential",
+        "River",
+        "SeaLake",
+    )
+    MORE: ClassVar[Mapping[str, Any]] = {"filename": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 27_000}
+    HOMEPAGE = "https://github.com/phelber/eurosat"
+    CITATION = (
+        "P. Helber, B. Bischke, A. Dengel, D. Borth: EuroSAT: A Novel Dataset and Deep Learning "
+        "Benchmark for Land Use and Land Cover Classification, arXiv:1709.00029, 2017"
+    )
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
+        BuilderConfig("rgb", description="Sentinel-2 RGB channels"),
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "rgb": Resource(
+            "http://madm.dfki.de/files/sentinel/EuroSAT.zip",
+            94280567,
+            "8ebea626349354c5328b142b96d0430e647051f26efc2dc974c843f25ecf70bd",
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["rgb"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for name, contents in iter_archive(path):
+            file = posixpath.basename(name)
+            if name.endswith(".jpg"):
+                label = file.split("_")[0]
+                example = {"image": contents.read(), "label": label, "filename": file}
+                yield f"{label}_{file}", example
+
+
+@register
+class Food101(ImageSet):
+    """Photographs of 101 dishes; those for training have some wrong labels."""
+
+    name = "food101"
+    VERSION = "2.0.0"
+    LABELS = 101
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 75_750, "validation": 25_250}
+    HOMEPAGE = "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/"
+    CITATION = (
+        "L. Bossard, M. Guillaumin, L. Van Gool: Food-101 - Mining Discriminative Components with "
+        "Random Forests, ECCV 2014"
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz",
+            4996278331,
+            "d97d15e438b7f4498f96086a4f7e2fa42a32f2712e87d3295441b2b6314053a4",
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        folder = dl_manager.download_and_extract(self.RESOURCES["all"]) / "food-101"
+        lists = {
+            split: json.loads((folder / "meta" / f"{file}.json").read_text())
+            for split, file in (("train", "train"), ("validation", "test"))
+        }
+        self.info.features["label"].set_names(sorted(lists["train"]))
+        return {split: self._generate_examples(folder, each) for split, each in lists.items()}
+
+    def _generate_examples(self, folder: Path, files: Mapping[str, list[str]]) -> Examples:
+        for label, names in files.items():
+            for name in names:
+                yield name, {"image": folder / "images" / f"{name}.jpg", "label": label}
+
+
+@register
+class Dtd(ImageSet):
+    """Textures, described by 47 words."""
+
+    name = "dtd"
+    VERSION = "3.0.1"
+    LABELS = 47
+    MORE: ClassVar[Mapping[str, Any]] = {"file_name": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 1_880, "test": 1_880, "validation": 1_880}
+    HOMEPAGE = "https://www.robots.ox.ac.uk/~vgg/data/dtd/index.html"
+    CITATION = (
+        "M. Cimpoi, S. Maji, I. Kokkinos, S. Mohamed, A. Vedaldi: Describing Textures in the Wild, "
+        "CVPR 2014"
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz",
+            625239812,
+            "e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        folder = dl_manager.download_and_extract(self.RESOURCES["all"]) / "dtd"
+        names = sorted(path.name for path in (folder / "images").iterdir() if path.is_dir())
+        self.info.features["label"].set_names(names)
+        return {
+            split: self._generate_examples(folder, file)
+            for split, file in (("train", "train1"), ("test", "test1"), ("validation", "val1"))
+        }
+
+    def _generate_examples(self, folder: Path, split: str) -> Examples:
+        for line in (folder / "labels" / f"{split}.txt").read_text().splitlines():
+            name = line.strip()
+            image, label = folder / "images" / name, name.partition("/")[0]
+            yield name, {"file_name": name, "image": image, "label": label}
+
+
+@register
+class OxfordIiitPet(ImageSet):
+    """Photographs of cats and dogs of 37 breeds, with their outlines and heads."""
+
+    name = "oxford_iiit_pet"
+    VERSION = "4.0.0"
+    ENCODING = "jpeg"
+    LABELS = 37
+    MORE: ClassVar[Mapping[str, Any]] = {
+        "species": ClassLabel(names=["Cat", "Dog"]),
+        "file_name": TextFeature(),
+        "segmentation_mask": ImageFeature((None, None, 1), use_colormap=True),
+        "head_bbox": BBoxFeature(),
+    }
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 3_680, "test": 3_669}
+    HOMEPAGE = "http://www.robots.ox.ac.uk/~vgg/data/pets/"
+    CITATION = "O. M. Parkhi, A. Vedaldi, A. Zisserman, C. V. Jawahar: Cats and Dogs, CVPR 2012"
+    LICENSE = "CC BY-SA 4.0"
+    NOTES = ("Pictures are the files of the archive; TFDS encodes some damaged ones again.",)
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        name: Resource(f"https://thor.robots.ox.ac.uk/~vgg/data/pets/{name}.tar.gz", size, digest)
+        for name, size, digest in (
+            (
+                "annotations",
+                19173078,
+                "52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
+            ),
+            (
+                "images",
+                791918971,
+                "67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d",
+            ),
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        folders = dl_manager.download_and_extract(dict(self.RESOURCES))
+        lists = {
+            split: [
+                line.split()
+                for line in (folders["annotations"] / file).read_text().splitlines()
+                if not line.startswith("#")
+            ]
+            for split, file in (
+                ("train", "annotations/trainval.txt"),
+                ("test", "annotations/test.txt"),
+            )
+        }
+        names = {int(row[1]): row[0].rpartition("_")[0] for rows in lists.values() for row in rows}
+        if sorted(names) == list(range(1, 38)):
+            self.info.features["label"].set_names([names[i] for i in range(1, 38)])
+        return {split: self._generate_examples(folders, rows) for split, rows in lists.items()}
+
+    def _generate_examples(self, folders: Mapping[str, Path], rows: list[list[str]]) -> Examples:
+        notes = folders["annotations"] / "annotations"
+        for name, label, species, _ in rows:
+            yield (
+                f"{name}.jpg",
+                {
+                    "image": folders["images"] / "images" / f"{name}.jpg",
+                    "label": int(label) - 1,
+                    "species": int(species) - 1,
+                    "file_name": f"{name}.jpg",
+                    "segmentation_mask": notes / "trimaps" / f"{name}.png",
+                    "head_bbox": _head(notes / "xmls" / f"{name}.xml"),
+                },
+            )
+
+
+def _head(path: Path) -> BBox:
+    """Return the box of a head; test pictures have none."""
+    if not path.exists():
+        return BBox(0.0, 0.0, 0.0, 0.0)
+    try:
+        root = ElementTree.parse(path).getroot()
+        size = {key: float(root.findtext(f"size/{key}") or "nan") for key in ("height", "width")}
+        edges = {
+            key: float(root.findtext(f"object/bndbox/{key}") or "nan")
+            for key in ("ymin", "xmin", "ymax", "xmax")
+        }
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ArchiveError(f"{path}: {error}") from error
+    return BBox(
+        edges["ymin"] / size["height"],
+        edges["xmin"] / size["width"],
+        edges["ymax"] / size["height"],
+        edges["xmax"] / size["width"],
+    )
+
+
+@register
+class OxfordFlowers102(ImageSet):
+    """Photographs of flowers of 102 kinds that are common in the United Kingdom."""
+
+    name = "oxford_flowers102"
+    VERSION = "2.1.1"
+    MORE: ClassVar[Mapping[str, Any]] = {"file_name": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 1_020, "test": 6_149, "validation": 1_020}
+    HOMEPAGE = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102/"
+    CITATION = (
+        "M.-E. Nilsback, A. Zisserman: Automated Flower Classification over a Large Number of "
+        "Classes, ICVGIP 2008"
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        name: Resource(f"https://www.robots.ox.ac.uk/~vgg/data/flowers/102/{file}", size, digest)
+        for name, file, size, digest in (
+            (
+                "images",
+                "102flowers.tgz",
+                344862509,
+                "2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246",
+            ),
+            (
+                "labels",
+                "imagelabels.mat",
+                502,
+                "4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d",
+            ),
+            (
+                "splits",
+                "setid.mat",
+                14989,
+                "46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd",
+            ),
+        )
+    }
+
+    def _label(self) -> ClassLabel:
+        return ClassLabel(names=_FLOWERS.split("; "))
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        paths = dl_manager.download(dict(self.RESOURCES))
+        folder = dl_manager.extract(paths["images"]) / "jpg"
+        labels = read_mat(paths["labels"], self.name)["labels"][0]
+        numbers = read_mat(paths["splits"], self.name)
+        return {
+            split: self._generate_examples(folder, labels, numbers[key][0])
+            for split, key in (("train", "trnid"), ("test", "tstid"), ("validation", "valid"))
+        }
+
+    def _generate_examples(self, folder: Path, labels: Any, numbers: Any) -> Examples:
+        for number in numbers.tolist():
+            file = f"image_{number:05d}.jpg"
+            label = int(labels[number - 1]) - 1
+            yield file, {"image": folder / file, "label": label, "file_name": file}
+
+
+_FLOWERS = (
+    "pink primrose; hard-leaved pocket orchid; canterbury bells; sweet pea; english "
+    "marigold; tiger lily; moon orchid; bird of paradise; monkshood; globe thistle; "
+    "snapdragon; colt's foot; king protea; spear thistle; yellow iris; globe-flower; purple"
+    " coneflower; peruvian lily; balloon flower; giant white arum lily; fire lily; "
+    "pincushion flower; fritillary; red ginger; grape hyacinth; corn poppy; prince of wales"
+    " feathers; stemless gentian; artichoke; sweet william; carnation; garden phlox; love "
+    "in the mist; mexican aster; alpine sea holly; ruby-lipped cattleya; cape flower; great"
+    " masterwort; siam tulip; lenten rose; barbeton daisy; daffodil; sword lily; "
+    "poinsettia; bolero deep blue; wallflower; marigold; buttercup; oxeye daisy; common "
+    "dandelion; petunia; wild pansy; primula; sunflower; pelargonium; bishop of llandaff; "
+    "gaura; geranium; orange dahlia; pink-yellow dahlia?; cautleya spicata; japanese "
+    "anemone; black-eyed susan; silverbush; californian poppy; osteospermum; spring crocus;"
+    " bearded iris; windflower; tree poppy; gazania; azalea; water lily; rose; thorn apple;"
+    " morning glory; passion flower; lotus; toad lily; anthurium; frangipani; clematis; "
+    "hibiscus; columbine; desert-rose; tree mallow; magnolia; cyclamen; watercress; canna "
+    "lily; hippeastrum; bee balm; ball moss; foxglove; bougainvillea; camellia; mallow; "
+    "mexican petunia; bromelia; blanket flower; trumpet creeper; blackberry lily"
+)
+"""The names of the classes, in the order of their numbers."""

@@ -1,0 +1,208 @@
+"""Small pictures in binary files: CIFAR, SVHN and STL-10."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from drumline._extras import import_extra
+from drumline.datasets.builders.image_set import ImageSet
+from drumline.datasets.features.tensors import ClassLabel, TextFeature
+from drumline.datasets.prepared.generator import Examples
+from drumline.datasets.registry import register
+from drumline.datasets.sources.archives import ArchiveError
+from drumline.datasets.sources.manager import DownloadManager
+from drumline.datasets.sources.resource import Resource
+
+_CIFAR = (
+    "A. Krizhevsky: Learning Multiple Layers of Features from Tiny Images, technical report, "
+    "University of Toronto, 2009"
+)
+
+
+@register
+class Cifar10(ImageSet):
+    """Photographs of ten classes: 32 x 32 pixels in color."""
+
+    name = "cifar10"
+    VERSION = "3.0.2"
+    SHAPE = (32, 32, 3)
+    LABELS: ClassVar[Sequence[str] | int] = (
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    )
+    MORE: ClassVar[Mapping[str, Any]] = {"id": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 50_000, "test": 10_000}
+    HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
+    CITATION = _CIFAR
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            170052171,
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        )
+    }
+    FOLDER = "cifar-10-batches-bin"
+    FILES: ClassVar[Mapping[str, list[str]]] = {
+        "train": [f"data_batch_{i}.bin" for i in range(1, 6)],
+        "test": ["test_batch.bin"],
+    }
+    KEYS: ClassVar[Mapping[str, str]] = {"label": "batches.meta.txt"}
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        folder = dl_manager.download_and_extract(self.RESOURCES["all"]) / self.FOLDER
+        for key, file in self.KEYS.items():
+            names = [name for name in (folder / file).read_text().split("\n") if name]
+            if self.info.features[key].names != names:
+                self.info.features[key].set_names(names)
+        return {
+            split: self._generate_examples(split, [folder / name for name in names])
+            for split, names in self.FILES.items()
+        }
+
+    def _generate_examples(self, split: str, paths: list[Path]) -> Examples:
+        labels, index = len(self.KEYS), 0
+        for path in paths:
+            content = np.frombuffer(path.read_bytes(), np.uint8)
+            if content.size % (labels + 3072):
+                raise ArchiveError(
+                    f"{path}: {content.size} bytes are no multiple of a record's {labels + 3072}"
+                )
+            for row in content.reshape(-1, labels + 3072):
+                example = dict(zip(self.KEYS, row[:labels].tolist(), strict=True))
+                image = row[labels:].reshape(3, 32, 32).transpose(1, 2, 0)
+                yield index, {**example, "id": f"{split}_{index:05d}", "image": image}
+                index += 1
+
+
+@register
+class Cifar100(Cifar10):
+    """Photographs of 100 classes in 20 superclasses: 32 x 32 pixels in color."""
+
+    name = "cifar100"
+    LABELS = 100
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+            168513733,
+            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        )
+    }
+    FOLDER = "cifar-100-binary"
+    FILES: ClassVar[Mapping[str, list[str]]] = {"train": ["train.bin"], "test": ["test.bin"]}
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "coarse_label": "coarse_label_names.txt",
+        "label": "fine_label_names.txt",
+    }
+
+    def _more(self) -> Mapping[str, Any]:
+        # Their names are set when they were read: each description has features of its own.
+        return {**super()._more(), "coarse_label": ClassLabel(20)}
+
+
+@register
+class SvhnCropped(ImageSet):
+    """House numbers of Google Street View, a digit each: 32 x 32 pixels in color."""
+
+    name = "svhn_cropped"
+    VERSION = "3.1.0"
+    SHAPE = (32, 32, 3)
+    LABELS = 10
+    MORE: ClassVar[Mapping[str, Any]] = {"id": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 73_257, "test": 26_032, "extra": 531_131}
+    HOMEPAGE = "http://ufldl.stanford.edu/housenumbers/"
+    CITATION = (
+        "Y. Netzer, T. Wang, A. Coates, A. Bissacco, B. Wu, A. Y. Ng: Reading Digits in Natural "
+        "Images with Unsupervised Feature Learning, NIPS Workshop 2011"
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        split: Resource(f"http://ufldl.stanford.edu/housenumbers/{split}_32x32.mat", size, digest)
+        for split, size, digest in (
+            (
+                "train",
+                182040794,
+                "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+            ),
+            ("test", 64275384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
+            (
+                "extra",
+                1329278602,
+                "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3",
+            ),
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        paths = dl_manager.download(dict(self.RESOURCES))
+        return {split: self._generate_examples(split, path) for split, path in paths.items()}
+
+    def _generate_examples(self, split: str, path: Path) -> Examples:
+        data = read_mat(path, "svhn_cropped")
+        for i, label in enumerate(data["y"].reshape(-1).tolist()):
+            image = np.ascontiguousarray(data["X"][..., i])
+            yield i, {"image": image, "label": label % 10, "id": f"{split}_{i:06d}"}
+
+
+def read_mat(path: Path, name: str) -> Any:
+    """Return the variables in a file of MATLAB's.
+
+    Raises:
+        MissingExtraError: scipy is not installed.
+        ArchiveError: it is no such file.
+    """
+    scipy = import_extra("scipy.io", "demo", f"The dataset {name!r}, whose files are MATLAB's,")
+    try:
+        return scipy.loadmat(path)
+    except (ValueError, TypeError, NotImplementedError, OSError) as error:
+        raise ArchiveError(f"{path}: it is no file of MATLAB's: {error}") from error
+
+
+@register
+class Stl10(ImageSet):
+    """Photographs of ten classes, and many without a label: 96 x 96 pixels in color."""
+
+    name = "stl10"
+    VERSION = "1.0.0"
+    SHAPE = (96, 96, 3)
+    LABELS = 10
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 5_000, "test": 8_000, "unlabelled": 100_000}
+    HOMEPAGE = "http://ai.stanford.edu/~acoates/stl10/"
+    CITATION = (
+        "A. Coates, H. Lee, A. Y. Ng: An Analysis of Single Layer Networks in Unsupervised Feature "
+        "Learning, AISTATS 2011"
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+            2640397119,
+            "f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866",
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        folder = dl_manager.download_and_extract(self.RESOURCES["all"]) / "stl10_binary"
+        names = (folder / "class_names.txt").read_text().split()
+        self.info.features["label"].set_names(names)
+        return {
+            "train": self._generate_examples(folder, "train", True),
+            "test": self._generate_examples(folder, "test", True),
+            "unlabelled": self._generate_examples(folder, "unlabeled", False),
+        }
+
+    def _generate_examples(self, folder: Path, name: str, labelled: bool) -> Examples:
+        images = np.memmap(folder / f"{name}_X.bin", np.uint8, "r").reshape(-1, 3, 96, 96)
+        labels = np.fromfile(folder / f"{name}_y.bin", np.uint8) if labelled else None
+        for i, image in enumerate(images):
+            label = -1 if labels is None else int(labels[i]) - 1
+            yield i, {"image": np.asarray(image.transpose(2, 1, 0)), "label": label}

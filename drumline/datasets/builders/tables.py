@@ -1,0 +1,339 @@
+"""Tables of numbers and classes."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from drumline.datasets.features.tensors import ClassLabel, TensorFeature, TextFeature
+from drumline.datasets.info import DatasetInfo
+from drumline.datasets.prepared.generator import BuilderConfig, Examples, GeneratorBasedBuilder
+from drumline.datasets.registry import register
+from drumline.datasets.sources.archives import iter_archive
+from drumline.datasets.sources.manager import DownloadManager
+from drumline.datasets.sources.resource import Resource
+
+
+@register
+class Iris(GeneratorBasedBuilder):
+    """Lengths and widths of the sepals and petals of three kinds of iris."""
+
+    name = "iris"
+    VERSION = "2.1.0"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://archive.ics.uci.edu/static/public/53/iris.zip",
+            3738,
+            "d11fe30213d36434a0879aab7cb00ce3c812eb7ba2495874438abff7b7b762e9",
+        )
+    }
+
+    def _info(self) -> DatasetInfo:
+        kinds = ["Iris-setosa", "Iris-versicolor", "Iris-virginica"]
+        return self.dataset_info(
+            features={
+                "features": TensorFeature((4,), np.float32),
+                "label": ClassLabel(names=kinds),
+            },
+            supervised_keys=("features", "label"),
+            homepage="https://archive.ics.uci.edu/ml/datasets/iris",
+            citation="R. A. Fisher: Iris, UCI Machine Learning Repository, 1936",
+            license="CC BY 4.0",
+            splits={"train": 150},
+        )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for name, contents in iter_archive(path):
+            if name == "iris.data":
+                rows = [line for line in contents.read().decode().splitlines() if line]
+                for i, row in enumerate(rows):
+                    *numbers, label = row.split(",")
+                    yield i, {"features": [float(n) for n in numbers], "label": label}
+
+
+_PORTS = {"C": "Cherbourg", "Q": "Queenstown", "S": "Southampton", "?": "Unknown"}
+_CLASSES = {"1": "1st_class", "2": "2nd_class", "3": "3rd_class"}
+_FATES = {"0": "died", "1": "survived"}
+
+
+def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: -1 if text == "?" else kind(text)
+
+
+def _text(text: str) -> str:
+    return "Unknown" if text == "?" else text
+
+
+_TITANIC: dict[str, tuple[Any, Callable[[str], Any]]] = {
+    "pclass": (list(_CLASSES.values()), _CLASSES.__getitem__),
+    "survived": (list(_FATES.values()), _FATES.__getitem__),
+    "name": (str, _text),
+    "sex": (["male", "female"], str),
+    "age": (np.float32, _number(float)),
+    "sibsp": (np.int32, _number(int)),
+    "parch": (np.int32, _number(int)),
+    "ticket": (str, _text),
+    "fare": (np.float32, _number(float)),
+    "cabin": (str, _text),
+    "embarked": (list(_PORTS.values()), _PORTS.__getitem__),
+    "boat": (str, _text),
+    "body": (np.int32, _number(int)),
+    "home.dest": (str, _text),
+}
+"""The columns: names of classes, or a type, and what makes a value of a text."""
+
+
+@register
+class Titanic(GeneratorBasedBuilder):
+    """The passengers of the Titanic, and who survived."""
+
+    name = "titanic"
+    VERSION = "4.0.0"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://www.openml.org/data/get_csv/16826755/phpMYEkMl",
+            117743,
+            "c617db2c7470716250f6f001be51304c76bcc8815527ab8bae734bdca0735737",
+            "phpMYEkMl.csv",
+        )
+    }
+
+    def _info(self) -> DatasetInfo:
+        features = {
+            name: ClassLabel(names=kind) if isinstance(kind, list) else TensorFeature((), kind)
+            for name, (kind, _) in _TITANIC.items()
+        }
+        others = {name: name for name in features if name != "survived"}
+        return self.dataset_info(
+            features=features,
+            supervised_keys=(others, "survived"),
+            homepage="https://www.openml.org/d/40945",
+            citation="F. E. Harrell Jr., T. Cason: Titanic, OpenML 40945, 2017",
+            splits={"train": 1_309},
+        )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        with path.open(newline="") as file:
+            for i, row in enumerate(csv.DictReader(file)):
+                yield i, {name: _TITANIC[name][1](text) for name, text in row.items()}
+
+
+@dataclasses.dataclass(eq=False)
+class PenguinsConfig(BuilderConfig):
+    """A form of the table of penguins.
+
+    Attributes:
+        file: its name.
+        columns: names of classes, or a type, by name.
+    """
+
+    file: str = ""
+    columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+_SIZES = ("culmen_length_mm", "culmen_depth_mm", "flipper_length_mm", "body_mass_g")
+_RAW = [
+    "studyName",
+    "Sample Number",
+    "Species",
+    "Region",
+    "Island",
+    "Stage",
+    "Individual ID",
+    "Clutch Completion",
+    "Date Egg",
+    "Culmen Length (mm)",
+    "Culmen Depth (mm)",
+    "Flipper Length (mm)",
+    "Body Mass (g)",
+    "Sex",
+    "Delta 15 N (o/oo)",
+    "Delta 13 C (o/oo)",
+    "Comments",
+]
+
+
+@register
+class Penguins(GeneratorBasedBuilder):
+    """Sizes of penguins of three kinds on the islands of the Palmer Archipelago."""
+
+    name = "penguins"
+    VERSION = "1.0.0"
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
+        PenguinsConfig(
+            "processed",
+            description="Four normalized sizes as one tensor, no missing values.",
+            file="penguins_processed.csv",
+            columns={"species": 3, **dict.fromkeys(_SIZES, np.float32)},
+        ),
+        PenguinsConfig(
+            "simple",
+            description="Seven columns; missing values are NaN and NA.",
+            file="penguins_size.csv",
+            columns={
+                "species": ["Adelie", "Chinstrap", "Gentoo"],
+                "island": ["Biscoe", "Dream", "Torgersen"],
+                **dict.fromkeys(_SIZES, np.float32),
+                "sex": ["FEMALE", "MALE", "NA"],
+            },
+        ),
+        PenguinsConfig(
+            "raw",
+            description="All 17 columns, as numbers or texts.",
+            file="penguins_lter.csv",
+            columns={
+                name: np.int32 if name == "Sample Number" else np.float32 if "(" in name else str
+                for name in _RAW
+            },
+        ),
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        name: Resource(
+            f"https://storage.googleapis.com/download.tensorflow.org/data/palmer_penguins/{name}",
+            size,
+            digest,
+        )
+        for name, size, digest in (
+            (
+                "penguins_lter.csv",
+                50914,
+                "5e625602cdd94c54167b0684c864a11ff9d1f2fb344fb5d252d33dea701a535f",
+            ),
+            (
+                "penguins_processed.csv",
+                25648,
+                "d9e034c8d8905e19b5528a9c195091ceba4b14df6c095c050d89c5f106dd50ba",
+            ),
+            (
+                "penguins_size.csv",
+                13519,
+                "aa728597b2228a2637e39c6f08e40a80971f4cdac7faf7bc21ff4481ee3e3ae9",
+            ),
+        )
+    }
+
+    def _info(self) -> DatasetInfo:
+        config = cast(PenguinsConfig, self.builder_config)
+        features = {name: _column(kind) for name, kind in config.columns.items()}
+        keys: Any = None
+        if config.name == "processed":
+            features = {
+                "species": features["species"],
+                "features": TensorFeature((len(_SIZES),), np.float32),
+            }
+            keys = ("features", "species")
+        elif config.name == "simple":
+            keys = ({name: name for name in features}, "species")
+        return self.dataset_info(
+            features=features,
+            supervised_keys=keys,
+            homepage="https://allisonhorst.github.io/palmerpenguins/",
+            citation="A. M. Horst, A. P. Hill, K. B. Gorman: Palmer Archipelago penguin data, 2020",
+            license="CC0 1.0",
+            splits={"train": 334 if config.name == "processed" else 344},
+        )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        file = cast(PenguinsConfig, self.builder_config).file
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES[file]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        config = cast(PenguinsConfig, self.builder_config)
+        with path.open(newline="") as file:
+            for i, row in enumerate(csv.DictReader(file)):
+                found = {name: _value(text, config.columns[name]) for name, text in row.items()}
+                if config.name == "processed":
+                    species = found.pop("species")
+                    yield i, {"species": species, "features": list(found.values())}
+                else:
+                    yield i, found
+
+
+def _column(kind: Any) -> Any:
+    if isinstance(kind, list):
+        return ClassLabel(names=kind)
+    if isinstance(kind, int):
+        return ClassLabel(kind)
+    return TextFeature() if kind is str else TensorFeature((), kind)
+
+
+def _value(text: str, kind: Any) -> Any:
+    if isinstance(kind, list):
+        return text if text in kind else "NA"
+    if kind is np.float32:
+        try:
+            return float(text)
+        except ValueError:
+            return float("nan")
+    return text if kind is str else int(text)
+
+
+_WINE = [
+    "fixed acidity",
+    "volatile acidity",
+    "citric acid",
+    "residual sugar",
+    "chlorides",
+    "free sulfur dioxide",
+    "total sulfur dioxide",
+    "density",
+    "pH",
+    "sulphates",
+    "alcohol",
+]
+
+
+@register
+class WineQuality(GeneratorBasedBuilder):
+    """Chemical properties of Portuguese wines, and how experts like them."""
+
+    name = "wine_quality"
+    VERSION = "1.0.0"
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
+        BuilderConfig("white", description="White Wine"),
+        BuilderConfig("red", description="Red Wine"),
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        color: Resource(
+            "https://archive.ics.uci.edu/ml/machine-learning-databases/wine-quality/"
+            f"winequality-{color}.csv"
+        )
+        for color in ("white", "red")
+    }
+
+    def _info(self) -> DatasetInfo:
+        config = cast(BuilderConfig, self.builder_config)
+        properties = {name: np.float64 if name == "sulphates" else np.float32 for name in _WINE}
+        return self.dataset_info(
+            features={"quality": np.int32, "features": properties},
+            supervised_keys=("features", "quality"),
+            homepage="https://archive.ics.uci.edu/ml/datasets/wine+quality",
+            citation=(
+                "P. Cortez, A. Cerdeira, F. Almeida, T. Matos, J. Reis: Modeling wine preferences "
+                "by data mining from physicochemical properties, Decision Support Systems 47, 2009"
+            ),
+            license="CC BY 4.0",
+            splits={"train": 4_898 if config.name == "white" else 1_599},
+            notes=("The files are downloaded without a checksum: none is published.",),
+        )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        color = cast(BuilderConfig, self.builder_config).name
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES[color]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        with path.open(newline="") as file:
+            for i, row in enumerate(csv.DictReader(file, delimiter=";")):
+                quality = int(row.pop("quality"))
+                yield i, {"quality": quality, "features": {k: float(v) for k, v in row.items()}}

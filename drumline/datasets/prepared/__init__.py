@@ -1,0 +1,1 @@
+"""Datasets in the files that TensorFlow Datasets writes: reading and writing them."""

@@ -1,0 +1,418 @@
+"""`GeneratorBasedBuilder`: a dataset whose examples are generated, and written to files once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from drumline._local_path import has_scheme
+from drumline.data import Dataset
+from drumline.datasets.builder import DatasetBuilder, resolve_data_dir
+from drumline.datasets.features.connector import FeatureConnector, FeatureError
+from drumline.datasets.features.stored_values import ExampleEncoder
+from drumline.datasets.info import DatasetInfo, SplitInfo, Splits, SupervisedKeys
+from drumline.datasets.prepared.directories import (
+    TEMPLATE,
+    DatasetName,
+    Folder,
+    default_data_dir,
+    find_prepared,
+    places_to_look,
+    shard_names,
+)
+from drumline.datasets.prepared.info_json import info_files, read_info
+from drumline.datasets.prepared.reading import PreparedReader, ReadConfig
+from drumline.datasets.prepared.writing import (
+    WRITERS,
+    Key,
+    OrderedRecords,
+    complete_directory,
+    locked,
+    write_shards,
+)
+from drumline.datasets.sources.manager import DownloadManager
+from drumline.datasets.sources.progress import ProgressBars, progress
+from drumline.datasets.sources.resource import Resource
+from drumline.datasets.split_expression import AbstractSplit
+
+Examples = Iterable[tuple[Key, Any]]
+"""What ``_generate_examples`` yields: keys, each of one example, and examples."""
+
+_CAPITALS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+@dataclasses.dataclass(eq=False)
+class BuilderConfig:
+    """A variant of a dataset, as ``tfds.core.BuilderConfig``; subclass it for more attributes.
+
+    Attributes:
+        name: of the variant.
+        version: of its data; that of the builder unless given.
+        description: what is particular in it.
+    """
+
+    name: str
+    version: str | None = None
+    description: str | None = None
+
+
+class GeneratorBasedBuilder(DatasetBuilder):
+    """Generates examples and writes them to files, as ``tfds.core.GeneratorBasedBuilder``.
+
+    A subclass sets ``VERSION`` and implements ``_info``, ``_split_generators`` and
+    ``_generate_examples``. The files are those that TensorFlow Datasets writes, which reads them,
+    in the same order: that of the hashes of the examples' keys.
+
+    Args:
+        data_dir: the directory with prepared datasets; see `load`.
+        config: the name of one of ``BUILDER_CONFIGS``, or one; the first unless given.
+        version: which is wanted of prepared data.
+
+    Attributes:
+        name: the name `load` knows it by; that of the class unless given, as ``my_dataset``.
+        VERSION: of the data.
+        BUILDER_CONFIGS: its variants.
+        RELEASE_NOTES: what changed in versions.
+        MANUAL_DOWNLOAD_INSTRUCTIONS: how to get files that cannot be downloaded.
+        RESOURCES: sizes and checksums of what it downloads, by any name.
+
+    Raises:
+        ValueError: there is no such configuration or version.
+
+    Example:
+        >>> class Squares(dl.datasets.GeneratorBasedBuilder):
+        ...     VERSION = "1.0.0"
+        ...
+        ...     def _info(self):
+        ...         return self.dataset_info(features={"n": np.int64, "square": np.int64})
+        ...
+        ...     def _split_generators(self, dl_manager):
+        ...         return {"train": self._generate_examples(100)}
+        ...
+        ...     def _generate_examples(self, count):
+        ...         for n in range(count):
+        ...             yield n, {"n": n, "square": n * n}
+    """
+
+    VERSION: ClassVar[Any] = None
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = ()
+    RELEASE_NOTES: ClassVar[Mapping[str, str]] = {}
+    MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[str | None] = None
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {}
+
+    def __init_subclass__(cls, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        if "name" not in vars(cls):
+            cls.name = _CAPITALS.sub("_", cls.__name__).lower()
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | None = None,
+        config: str | BuilderConfig | None = None,
+        version: str | None = None,
+    ) -> None:
+        self.builder_config = self._config_of(config)
+        own = getattr(self.builder_config, "version", None) or self.VERSION
+        if own is None:
+            raise ValueError(f"{type(self).__name__} needs a VERSION, as '1.0.0'")
+        self.version = str(own)
+        name = self.builder_config.name if self.builder_config else None
+        wanted = DatasetName(self.name, name, version or self.version)
+        self._places = places_to_look(data_dir)
+        self._is_remote = data_dir is not None and has_scheme(data_dir)
+        try:
+            self._folder = find_prepared(wanted, self._places)
+        except ValueError:
+            if version is not None and version != self.version:
+                raise
+            self._folder = None
+        base = default_data_dir() if data_dir is None else Path(data_dir).expanduser()
+        self.data_root = base
+        parts = [self.name, *([name] if name else []), self.version]
+        self.data_dir = base.joinpath(*parts)
+        self.source_dir = resolve_data_dir(self.name, data_dir)
+
+    @classmethod
+    def open_named(
+        cls, wanted: DatasetName, data_dir: str | os.PathLike[str] | None
+    ) -> DatasetBuilder:
+        """Return the builder of a name; what is prepared in another version is read as it is."""
+        return cls(data_dir, wanted.config, wanted.version)
+
+    def _config_of(self, config: Any) -> BuilderConfig | None:
+        configs = self.BUILDER_CONFIGS
+        if isinstance(config, BuilderConfig):
+            return config
+        if not configs:
+            if config is not None:
+                raise ValueError(f"{self.name} has no configuration {config!r}: leave it out")
+            return None
+        if config is None:
+            return configs[0]
+        for each in configs:
+            if each.name == config:
+                return each
+        known = ", ".join(each.name for each in configs)
+        raise ValueError(f"{self.name} has no configuration {config!r}. There are: {known}.")
+
+    def _info(self) -> DatasetInfo:
+        """Describe the data: return what ``self.dataset_info(...)`` gives."""
+        raise NotImplementedError(f"{type(self).__name__} has no _info")
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        """Return for each split what yields its examples."""
+        raise NotImplementedError(f"{type(self).__name__} has no _split_generators")
+
+    def dataset_info(
+        self,
+        *,
+        features: Mapping[str, Any] | FeatureConnector,
+        supervised_keys: SupervisedKeys | None = None,
+        description: str = "",
+        homepage: str = "",
+        citation: str = "",
+        license: str = "",
+        disable_shuffling: bool = False,
+        splits: Mapping[str, int] | None = None,
+        notes: Sequence[str] = (),
+    ) -> DatasetInfo:
+        """Return a description with the builder's name, version and configuration.
+
+        Args:
+            features: of an example, by name.
+            supervised_keys: the names of input and target.
+            description: what the data are; by default the builder's docstring.
+            homepage: where they come from.
+            citation: whom to cite.
+            license: under which they are given.
+            disable_shuffling: whether examples are kept in the order of their keys, which are
+                numbers.
+            splits: how many examples each split is known to have.
+            notes: what else there is to know.
+        """
+        config = self.builder_config
+        sizes = {resource.url: resource.size or 0 for resource in self.RESOURCES.values()}
+        return DatasetInfo(
+            name=self.name,
+            splits=Splits(dict(splits or {})),
+            features=features,
+            supervised_keys=supervised_keys,
+            description=description or (type(self).__doc__ or "").strip(),
+            source=homepage,
+            citation=citation,
+            license=license,
+            version=self.version,
+            config_name=config.name if config else "",
+            config_description=(config.description or "") if config else "",
+            download_size=sum(sizes.values()),
+            disable_shuffling=disable_shuffling,
+            release_notes=dict(self.RELEASE_NOTES),
+            module_name=type(self).__module__,
+            notes=tuple(notes),
+        )
+
+    dataset_info_from_configs = dataset_info
+
+    def make_info(self) -> DatasetInfo:
+        """Return the description, with the sizes of the splits once they are prepared."""
+        if self._folder is None:
+            return self._info()
+        found = read_info(self._folder)
+        return dataclasses.replace(found, notes=self._info().notes)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the files are there."""
+        return self._folder is not None
+
+    def download_and_prepare(
+        self,
+        *,
+        download_dir: str | os.PathLike[str] | None = None,
+        manual_dir: str | os.PathLike[str] | None = None,
+        file_format: str | None = None,
+        num_shards: int | None = None,
+        max_examples_per_split: int | None = None,
+        download_config: Any = None,
+    ) -> None:
+        """Download what is missing and write the files, unless they are there.
+
+        The directory appears when it is complete. Of processes that prepare the same data one
+        does, and the others wait for it.
+
+        Args:
+            download_dir: for what is downloaded; ``downloads`` beside the datasets unless given.
+            manual_dir: with files that cannot be downloaded; ``manual`` in it unless given.
+            file_format: ``"tfrecord"`` or ``"array_record"``.
+            num_shards: files of each split; by default as many as TFDS writes.
+            max_examples_per_split: how many examples are written at most.
+            download_config: an object with attributes of these names.
+
+        Raises:
+            DownloadError: a file cannot be downloaded, or is another one.
+            FileNotFoundError: files have to be put there first; the message says which and where.
+            FeatureError: an example does not fit the features.
+            DuplicateKeyError: two examples have the same key.
+            OSError: a file cannot be written.
+        """
+        if self._folder is not None:
+            return
+        if self._is_remote:
+            raise ValueError(
+                f"{self.name} is prepared in a local directory, and {self._places[0]} has a "
+                "scheme: prepare it there, copy the directory, and read it from where it is"
+            )
+
+        def given(name: str, value: Any) -> Any:
+            return value if value is not None else getattr(download_config, name, None)
+
+        form = getattr(given("file_format", file_format), "value", None) or file_format
+        form = form or "tfrecord"
+        if form not in WRITERS:
+            raise ValueError(f"file_format must be one of {', '.join(WRITERS)}, got {form!r}")
+        downloads = Path(given("download_dir", download_dir) or self.data_root / "downloads")
+        manual = Path(given("manual_dir", manual_dir) or downloads / "manual")
+        manager = DownloadManager(
+            downloads,
+            manual,
+            self.name,
+            {resource.url: resource for resource in self.RESOURCES.values()},
+            self.MANUAL_DOWNLOAD_INSTRUCTIONS,
+        )
+        final = self.data_dir
+        with locked(final.parent / f".{final.name}.lock"):
+            if not Folder(final).is_prepared:
+                most = given("max_examples_per_split", max_examples_per_split)
+                shards = given("num_shards", num_shards)
+                with complete_directory(final) as place:
+                    self._write(place, manager, form, shards, most)
+                self._note_default_config()
+        self._folder = Folder(final)
+        self.__dict__.pop("info", None)
+        self.__dict__.pop("reader", None)
+
+    def _note_default_config(self) -> None:
+        """Write which configuration is meant where none is named."""
+        place = self.data_root / self.name / ".config"
+        if self.BUILDER_CONFIGS and not (place / "metadata.json").exists():
+            place.mkdir(exist_ok=True)
+            default = {"default_config_name": self.BUILDER_CONFIGS[0].name}
+            (place / "metadata.json").write_text(json.dumps(default), encoding="utf-8")
+
+    def _write(
+        self,
+        place: Path,
+        manager: DownloadManager,
+        form: str,
+        shards: int | None,
+        most: int | None,
+    ) -> None:
+        info = self.info
+        splits: dict[str, int | SplitInfo] = {}
+        with progress() as shown:
+            manager.progress = shown
+            generators = self._split_generators(manager)
+            encoder = ExampleEncoder(info.features)
+            for name, examples in generators.items():
+                splits[name] = self._write_split(
+                    name, examples, place, encoder, info, form, shards, most, shown
+                )
+        written = dataclasses.replace(
+            info,
+            splits=Splits(splits),
+            file_format=form,
+            download_size=manager.downloaded_size or info.download_size,
+        )
+        for name, text in info_files(written).items():
+            (place / name).write_text(text, encoding="utf-8")
+
+    def _write_split(
+        self,
+        split: str,
+        examples: Examples,
+        place: Path,
+        encoder: ExampleEncoder,
+        info: DatasetInfo,
+        form: str,
+        shards: int | None,
+        most: int | None,
+        shown: ProgressBars,
+    ) -> SplitInfo:
+        records = OrderedRecords(split, info.disable_shuffling, place)
+        with shown.task(f"{self.name}: {split}", None) as task:
+            for key, example in examples:
+                try:
+                    record = encoder.encode(example)
+                except FeatureError as error:
+                    raise FeatureError(
+                        f"{self.name}: split {split!r}, example {key!r:.80}: {error}"
+                    ) from None
+                records.add(key, record)
+                task.advance(1)
+                if records.count == most:
+                    break
+        if not records.count:
+            raise ValueError(f"{self.name}: the split {split!r} has no examples")
+
+        def paths(count: int) -> list[Path]:
+            return [place / each for each in shard_names(TEMPLATE, self.name, split, form, count)]
+
+        try:
+            lengths = write_shards(records, paths, form, shards)
+        finally:
+            records.close()
+        return SplitInfo(split, sum(lengths), tuple(lengths), records.nbytes)
+
+    def as_dataset(self, split: Any = None, **options: Any) -> Any:
+        """The dataset of a split expression, or a structure of them; see `load`.
+
+        Raises:
+            FileNotFoundError: the files are not there.
+        """
+        self.reader  # noqa: B018
+        return super().as_dataset(split, **options)
+
+    @functools.cached_property
+    def reader(self) -> PreparedReader:
+        """What makes datasets of the files.
+
+        Raises:
+            FileNotFoundError: they are not there.
+        """
+        if self._folder is None:
+            raise FileNotFoundError(
+                f"{self.info.full_name} is not prepared: {self.data_dir} is not there (nor is it "
+                f"in {', '.join(self._places)}). Load it with download=True, or call "
+                f"download_and_prepare() or the command 'drumline datasets prepare {self.name}'. "
+                f"{self._how_to_place_files()}".rstrip()
+            )
+        return PreparedReader(self._folder, self.info)
+
+    def _how_to_place_files(self) -> str:
+        if not self.RESOURCES and self.MANUAL_DOWNLOAD_INSTRUCTIONS:
+            return f"It needs files that cannot be downloaded: {self.MANUAL_DOWNLOAD_INSTRUCTIONS}"
+        names = ", ".join(resource.filename for resource in self.RESOURCES.values())
+        return f"It is made of {names}." if names else ""
+
+    def _dataset(
+        self,
+        expression: str | AbstractSplit,
+        *,
+        shuffle_files: bool,
+        decoders: Any,
+        read_config: ReadConfig | None,
+        as_supervised: bool,
+    ) -> Dataset:
+        return self.reader.dataset(
+            expression,
+            shuffle_files=shuffle_files,
+            decoders=decoders,
+            config=read_config,
+            as_supervised=as_supervised,
+        )

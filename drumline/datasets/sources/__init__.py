@@ -1,0 +1,1 @@
+"""Where the files of datasets come from: downloads, archives, formats of files."""

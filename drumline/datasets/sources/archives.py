@@ -1,0 +1,232 @@
+"""Archives: their files, in order or extracted; none is written outside."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import posixpath
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from drumline.data.storage.store.disk_errors import naming
+from drumline.datasets.prepared.writing import complete_directory, locked
+
+_PACKED: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
+"""What opens files that are compressed, by how they begin."""
+
+
+class ArchiveError(ValueError):
+    """A file is no archive, is damaged, or would write outside of its directory."""
+
+
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
+
+
+class _Contents(io.RawIOBase):
+    """What a file in an archive holds; errors name the archive."""
+
+    def __init__(self, contents: IO[bytes], archive: Path) -> None:
+        super().__init__()
+        self._contents, self._archive = contents, archive
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            read = self._contents.read(len(buffer))
+        except _DAMAGED as error:
+            raise _damaged(self._archive, error) from error
+        buffer[: len(read)] = read
+        return len(read)
+
+
+def _damaged(archive: Path, error: BaseException) -> BaseException:
+    """Return what is raised for an error in reading an archive."""
+    if isinstance(error, FileNotFoundError | ArchiveError) or _is_of_disk(error):
+        return error
+    return ArchiveError(f"{archive}: the archive is damaged or cut off: {error}")
+
+
+def safe_name(name: str, archive: Path) -> str:
+    """Return the name of a member, which leads to a place inside of the archive's directory.
+
+    Raises:
+        ArchiveError: it leads outside.
+    """
+    plain = posixpath.normpath(name.replace("\\", "/"))
+    if plain.startswith(("/", "../")) or plain == ".." or ":" in plain.split("/")[0][1:2]:
+        raise ArchiveError(
+            f"{archive}: its member {name!r:.200} would be written outside of the directory; the "
+            "archive is not extracted"
+        )
+    if "\0" in plain:
+        raise ArchiveError(f"{archive}: its member {name!r:.200} has no usable name")
+    return plain
+
+
+def iter_archive(path: str | os.PathLike[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield name and contents of the files in an archive, in its order; nothing is extracted.
+
+    Args:
+        path: of a tar archive, compressed or not, a zip archive, or a compressed file, which is
+            given under its name without the ending.
+
+    Yields:
+        Names, and open files that can be read until the next one is asked for.
+
+    Raises:
+        ArchiveError: the file is damaged or no archive.
+        FileNotFoundError: there is no such file.
+    """
+    archive = Path(path)
+    with archive.open("rb") as file:
+        start = file.read(512)
+    if start.startswith(b"PK"):
+        members = _of_zip(archive)
+    elif _is_tar(archive):
+        members = _of_tar(archive)
+    else:
+        opened = _opener(start)
+        if opened is None:
+            raise ArchiveError(
+                f"{archive}: it is neither a tar nor a zip archive nor compressed; it begins with "
+                f"{start[:8]!r}"
+            )
+        with opened(archive, "rb") as unpacked:
+            yield archive.stem, _open(unpacked, archive)
+        return
+    while True:
+        try:
+            member = next(members, None)
+        except _DAMAGED as error:
+            raise _damaged(archive, error) from error
+        if member is None:
+            return
+        yield member[0], _open(member[1], archive)
+
+
+def _open(contents: IO[bytes], archive: Path) -> IO[bytes]:
+    return io.BufferedReader(_Contents(contents, archive), 1 << 16)
+
+
+def _is_of_disk(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def _opener(start: bytes) -> Callable[..., Any] | None:
+    return next((opened for magic, opened in _PACKED.items() if start.startswith(magic)), None)
+
+
+def _is_tar(archive: Path) -> bool:
+    with archive.open("rb") as file:
+        start = file.read(8)
+    opened = _opener(start) or open
+    try:
+        with opened(archive, "rb") as unpacked:
+            block = unpacked.read(512)
+    except _DAMAGED:
+        return False
+    return len(block) == 512 and (block[257:262] == b"ustar" or _has_sum(block))
+
+
+def _has_sum(block: bytes) -> bool:
+    """Return whether a block is the header of an archive older than POSIX's."""
+    try:
+        stored = int(block[148:156].split(b"\0")[0].strip() or b"x", 8)
+    except ValueError:
+        return False
+    return stored == sum(block[:148]) + 8 * 32 + sum(block[156:])
+
+
+def _of_tar(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(archive, "r|*") as members:
+        for member in members:
+            if member.isfile():
+                contents = members.extractfile(member)
+                assert contents is not None
+                yield safe_name(member.name, archive), contents
+
+
+def _of_zip(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as members:
+        for member in members.infolist():
+            if member.is_dir():
+                continue
+            name = safe_name(member.filename, archive)
+            if member.flag_bits & 1:
+                raise ArchiveError(f"{archive}: its member {name!r} is encrypted")
+            with members.open(member) as contents:
+                yield name, contents
+
+
+def extract(path: Path, directory: Path) -> Path:
+    """Write the files of an archive into a directory, unless they are there.
+
+    Links inside of a tar archive are followed to the file they name; those that lead outside are
+    an error, like names that do. The directory appears when it is complete.
+
+    Args:
+        path: of the archive.
+        directory: where to.
+
+    Returns:
+        The directory.
+
+    Raises:
+        ArchiveError: the archive is damaged, or a member leads outside.
+        OSError: the disk is full.
+    """
+    if directory.is_dir():
+        return directory
+    with locked(directory.with_name(f".{directory.name}.lock")):
+        if not directory.is_dir():
+            with complete_directory(directory) as place:
+                for name, contents in iter_archive(path):
+                    _write(contents, place / name)
+                _copy_links(path, place)
+    return directory
+
+
+def _write(contents: IO[bytes], target: Path) -> None:
+    with naming(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            shutil.copyfileobj(contents, file, 1 << 20)
+
+
+def _copy_links(path: Path, place: Path) -> None:
+    if not _is_tar(path):
+        return
+    with tarfile.open(path, "r:*") as members:
+        links = [member for member in members if member.issym() or member.islnk()]
+    for link in links:
+        base = "" if link.islnk() else posixpath.dirname(link.name)
+        if link.linkname.startswith("/"):
+            safe_name(link.linkname, path)
+        source = place / safe_name(posixpath.join(base, link.linkname), path)
+        target = place / safe_name(link.name, path)
+        if source.is_file() and stat.S_ISREG(source.lstat().st_mode):
+            with source.open("rb") as contents:
+                _write(contents, target)
+
+
+def opened(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file whose contents may be compressed (gzip, bzip2, xz), for reading."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+    unpacked: IO[bytes] = (_opener(start) or io.open)(path, "rb")
+    return unpacked

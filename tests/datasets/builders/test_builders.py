@@ -1,0 +1,73 @@
+"""Every dataset is read from its archive's layout, through the public functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drumline import datasets
+from drumline.datasets.registry import builder_class
+from tests.datasets.builders.fabricated import FABRICATED, prepared
+
+
+def comparable(example: Any) -> str:
+    """Return an example as text that is equal for equal ones."""
+    if isinstance(example, dict):
+        return repr({name: comparable(example[name]) for name in sorted(example)})
+    if isinstance(example, bytes):
+        return repr(example)
+    array = np.asarray(example)
+    number = array.dtype.kind in "iu" and array.ndim == 0
+    return repr((None if number else array.dtype.name, array.shape, array.tolist()))
+
+
+@pytest.mark.parametrize("name", FABRICATED)
+def test_every_example_is_read(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = FABRICATED[name]()
+    prepared(name, made.files, tmp_path, monkeypatch)
+    found, info = datasets.load(name, data_dir=tmp_path / "data", with_info=True)
+    assert sorted(found) == sorted(made.examples)
+    for split, expected in made.examples.items():
+        read = list(found[split])
+        assert sorted(map(comparable, read)) == sorted(map(comparable, expected)), split
+        assert info.splits[split].num_examples == len(expected)
+    assert info.homepage and info.citation and info.description
+    part = datasets.load(name, split="train[50%:]", data_dir=tmp_path / "data")
+    count = len(made.examples["train"])
+    assert len(part) == count - round(count / 2)
+    if info.supervised_keys is not None:
+        pair = next(
+            iter(datasets.load(name, split="train", data_dir=tmp_path / "data", as_supervised=True))
+        )
+        assert len(pair) == 2
+
+
+def test_every_builder_has_an_archive_and_says_what_it_is() -> None:
+    fabricated = {name.partition("/")[0] for name in FABRICATED}
+    assert {*datasets.list_builders()} - fabricated == {"digits"}
+    for name in fabricated:
+        cls: Any = builder_class(name)
+        info = cls(data_dir="/nowhere").info
+        assert info.citation and info.homepage and len(info.features), name
+        for resource in cls.RESOURCES.values():
+            assert (resource.size and resource.sha256) or name == "wine_quality", resource.url
+
+
+def test_labels_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = prepared("cifar10", FABRICATED["cifar10"]().files, tmp_path, monkeypatch)
+    assert made.info.features["label"].int2str(3) == "cat"
+    pets = prepared("oxford_iiit_pet", FABRICATED["oxford_iiit_pet"]().files, tmp_path, monkeypatch)
+    assert pets.info.features["species"].names == ["Cat", "Dog"]
+    flowers = datasets.builder("oxford_flowers102", data_dir=tmp_path)
+    assert flowers.info.features["label"].names[101] == "blackberry lily"
+
+
+def test_mnist_in_place_goes_before_a_download(tmp_path: Path) -> None:
+    from tests.datasets.idx_files import write_mnist
+
+    write_mnist(tmp_path / "mnist", "train", 30)
+    write_mnist(tmp_path / "mnist", "t10k", 20)
+    assert len(datasets.load("mnist", split="train", data_dir=tmp_path)) == 30

@@ -1,0 +1,89 @@
+"""TFDS's own builders read the same archives to the same examples, in the same order."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.datasets.builders.fabricated import FABRICATED, prepared
+from tests.datasets.prepared.every_feature import plain
+
+tfds = pytest.importorskip(
+    "tensorflow_datasets", reason="compares with TensorFlow Datasets (the extra `reference`)"
+)
+
+ENCODED_AGAIN = ("cats_vs_dogs",)
+"""Whose pictures TFDS encodes again, and counts damaged files."""
+
+
+def theirs(name: str, files: dict[str, bytes], root: Path, patch: pytest.MonkeyPatch) -> Any:
+    """Return TFDS's builder, prepared from these files."""
+    from etils import epath
+
+    from drumline.datasets.sources.archives import ArchiveError, extract, opened
+
+    manager = tfds.download.DownloadManager
+    folder = root / "theirs"
+    folder.mkdir()
+
+    def download(self: Any, nested: Any) -> Any:
+        def one(url: Any) -> Any:
+            url = getattr(url, "url", url)
+            path = folder / url.rpartition("/")[2].rpartition("=")[2]
+            path.write_bytes(files[url])
+            return epath.Path(path)
+
+        return tfds.core.utils.map_nested(one, nested)
+
+    def unpack(self: Any, nested: Any) -> Any:
+        def one(path: Any) -> Any:
+            target = Path(f"{path}.out")
+            try:
+                if str(path).endswith(".mat"):
+                    return epath.Path(path)
+                if str(path).endswith("ubyte.gz"):
+                    target.write_bytes(opened(path).read())
+                    return epath.Path(target)
+                return epath.Path(extract(Path(path), target))
+            except ArchiveError:
+                return epath.Path(path)
+
+        return tfds.core.utils.map_nested(one, nested)
+
+    patch.setattr(manager, "download", download)
+    patch.setattr(manager, "extract", unpack)
+    patch.setattr(manager, "download_and_extract", lambda s, n: unpack(s, download(s, n)))
+    made = tfds.builder(name, data_dir=str(root / "made"))
+    if "mnist" in name:
+        module = importlib.import_module("tensorflow_datasets.image_classification.mnist")
+        patch.setattr(module, "_TRAIN_EXAMPLES", 12)
+        patch.setattr(module, "_TEST_EXAMPLES", 5)
+    if name.startswith("emnist"):
+        made.builder_config.train_examples, made.builder_config.test_examples = 12, 5
+    made.download_and_prepare()
+    return made
+
+
+@pytest.mark.parametrize("name", [name for name in FABRICATED if name not in ENCODED_AGAIN])
+def test_the_same_examples_in_the_same_order(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = FABRICATED[name]()
+    mine = prepared(name, made.files, tmp_path, monkeypatch)
+    other = theirs(name, made.files, tmp_path, monkeypatch)
+    assert mine.info.full_name == other.info.full_name
+    assert mine.info.supervised_keys == other.info.supervised_keys
+    assert {n: s.num_examples for n, s in other.info.splits.items()} == mine.info.splits.sizes
+    for split in mine.info.splits:
+        pairs = zip(mine.as_dataset(split), other.as_dataset(split=split), strict=True)
+        for number, (a, b) in enumerate(pairs):
+            assert sorted(a) == sorted(b)
+            for key, value in a.items():
+                assert plain(value) == plain(b[key]) or name.startswith("penguins"), (
+                    split,
+                    number,
+                    key,
+                )

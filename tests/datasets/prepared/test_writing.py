@@ -1,0 +1,203 @@
+"""What drumline prepares is complete or not there, and in the order of TFDS."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drumline import datasets
+from drumline.datasets.features import FeatureError
+from drumline.datasets.prepared.writing import OrderedRecords, number_of_shards
+
+
+class Squares(datasets.GeneratorBasedBuilder):
+    """Numbers and their squares."""
+
+    VERSION = "1.0.0"
+    generated = 0
+
+    def _info(self) -> datasets.DatasetInfo:
+        features = {"n": np.int64, "square": np.int64}
+        return self.dataset_info(features=features, supervised_keys=("n", "square"))
+
+    def _split_generators(self, dl_manager: Any) -> Any:
+        type(self).generated += 1
+        return {"train": self._generate_examples(100)}
+
+    def _generate_examples(self, count: int) -> Any:
+        for n in range(count):
+            yield n, {"n": n, "square": n * n}
+
+
+def values(dataset: Any, name: str = "n") -> list[int]:
+    return [int(example[name]) for example in dataset]
+
+
+def left(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if not path.name.endswith(".lock")]
+
+
+def test_the_order_is_that_of_the_keys_hashes(tmp_path: Path) -> None:
+    made = Squares(data_dir=tmp_path)
+    assert made.name == "squares" and not made.is_prepared
+    with pytest.raises(FileNotFoundError, match=r"squares/1\.0\.0 is not prepared: "):
+        made.as_dataset()
+    made.download_and_prepare()
+    keys = sorted(range(100), key=lambda n: hashlib.md5(b"train" + str(n).encode()).digest())
+    assert values(made.as_dataset("train")) == keys
+    assert values(made.as_dataset("train[:10%]"), "square") == [n * n for n in keys[:10]]
+    again = Squares(data_dir=tmp_path)
+    assert again.is_prepared and again.info.splits["train"].num_examples == 100
+
+
+def test_several_files_and_fewer_examples(tmp_path: Path) -> None:
+    made = Squares(data_dir=tmp_path)
+    made.download_and_prepare(num_shards=3, max_examples_per_split=10)
+    assert made.info.splits["train"].shard_lengths == (3, 4, 3)
+    assert sorted(values(made.as_dataset("train"))) == list(range(10))
+
+
+def test_records_on_disk_come_in_the_same_order(tmp_path: Path) -> None:
+    kept, spilled = (OrderedRecords("s", False, tmp_path, held) for held in (1 << 30, 50))
+    for records in (kept, spilled):
+        for n in range(200):
+            records.add(f"key{n}", f"record{n}".encode())
+    assert list(kept) == list(spilled) and kept.count == 200
+    spilled.close()
+    given = OrderedRecords("s", True, tmp_path, 50)
+    for n in (5, -3, 200, 7):
+        given.add(n, str(n).encode())
+    assert list(given) == [b"-3", b"5", b"7", b"200"]
+    given.close()
+    with pytest.raises(TypeError, match="keys of examples are numbers"):
+        OrderedRecords("s", True, tmp_path).add("a", b"")
+
+
+def test_equal_keys_are_an_error(tmp_path: Path) -> None:
+    class Twice(Squares):
+        def _generate_examples(self, count: int) -> Any:
+            yield "a", {"n": 1, "square": 1}
+            yield "b", {"n": 1, "square": 1}
+            yield "a", {"n": 2, "square": 4}
+
+    made = Twice(data_dir=tmp_path)
+    with pytest.raises(datasets.DuplicateKeyError, match="examples 0 and 2 .* same key"):
+        made.download_and_prepare()
+    assert left(tmp_path / "twice") == []
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        ({"n": 1}, "has no 'square'"),
+        ({"n": 1, "square": 1, "cube": 1}, "has 'cube' besides"),
+        ({"n": "x", "square": 1}, "feature 'n': 'x' is no int64"),
+        ({"n": np.zeros(2, np.int64), "square": 1}, r"feature 'n': the shape is \(2,\)"),
+        ([1, 1], "an example is to be a dictionary"),
+    ],
+)
+def test_a_bad_example_is_named_and_nothing_stays(
+    tmp_path: Path, example: Any, message: str
+) -> None:
+    class Bad(Squares):
+        def _generate_examples(self, count: int) -> Any:
+            yield 0, {"n": 1, "square": 1}
+            yield "key", example
+
+    made = Bad(data_dir=tmp_path)
+    with pytest.raises(FeatureError, match=f"bad: split 'train', example 'key': .*{message}"):
+        made.download_and_prepare()
+    assert left(tmp_path / "bad") == [] and not Bad(data_dir=tmp_path).is_prepared
+
+
+def test_what_breaks_off_leaves_nothing_that_is_taken_as_whole(tmp_path: Path) -> None:
+    class Broken(Squares):
+        def _generate_examples(self, count: int) -> Any:
+            yield 0, {"n": 1, "square": 1}
+            raise KeyboardInterrupt
+
+    former = tmp_path / "broken" / "incomplete.drumline-abc_1.0.0"
+    former.mkdir(parents=True)
+    (former / "dataset_info.json").write_text("{}")
+    with pytest.raises(KeyboardInterrupt):
+        Broken(data_dir=tmp_path).download_and_prepare()
+    assert left(tmp_path / "broken") == []
+
+
+def test_of_several_threads_one_prepares(tmp_path: Path) -> None:
+    class Once(Squares):
+        generated = 0
+
+    made = [Once(data_dir=tmp_path) for _ in range(4)]
+    threads = [threading.Thread(target=each.download_and_prepare) for each in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Once.generated == 1
+    assert {tuple(values(each.as_dataset("train"))) for each in made} == {
+        tuple(values(made[0].as_dataset("train")))
+    }
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from drumline.datasets.prepared import writing
+
+    monkeypatch.setitem(
+        writing.WRITERS, "tfrecord", lambda path: writing.TFRecordWriter("/dev/full")
+    )
+    made = Squares(data_dir=tmp_path)
+    with pytest.raises(OSError, match="free space on its disk"):
+        made.download_and_prepare()
+    assert not Squares(data_dir=tmp_path).is_prepared
+
+
+def test_the_number_of_files() -> None:
+    mib = 1 << 20
+    assert number_of_shards(10 * mib, 1000) == 1
+    assert number_of_shards(130 * mib, 1000) == 2
+    assert number_of_shards(130 * mib, 1) == 1
+    assert number_of_shards(1 << 37, 10**6) == 1024
+    assert number_of_shards(1 << 42, 10**7) == 4096
+
+
+def test_configurations(tmp_path: Path) -> None:
+    class Powers(datasets.GeneratorBasedBuilder):
+        VERSION = "2.0.0"
+        BUILDER_CONFIGS = (
+            datasets.BuilderConfig("two", description="Squares."),
+            datasets.BuilderConfig("three", version="2.1.0"),
+        )
+
+        def _info(self) -> datasets.DatasetInfo:
+            return self.dataset_info(features={"n": np.int64})
+
+        def _split_generators(self, dl_manager: Any) -> Any:
+            assert self.builder_config is not None
+            power = {"two": 2, "three": 3}[self.builder_config.name]
+            return {"train": ((n, {"n": n**power}) for n in range(4))}
+
+    datasets.register(Powers)
+    try:
+        found = datasets.load("powers", split="train", data_dir=tmp_path)
+        assert sorted(values(found)) == [0, 1, 4, 9]
+        found, info = datasets.load(
+            "powers/three", split="train", data_dir=tmp_path, with_info=True
+        )
+        assert sorted(values(found)) == [0, 1, 8, 27]
+        assert info.full_name == "powers/three/2.1.0"
+        with pytest.raises(ValueError, match="no configuration 'four'. There are: two, three"):
+            datasets.load("powers/four", data_dir=tmp_path)
+        read = datasets.builder_from_directory(tmp_path / "powers/two/2.0.0")
+        assert read.info.config_description == "Squares."
+    finally:
+        from drumline.datasets import registry
+
+        registry._registered.pop("powers")

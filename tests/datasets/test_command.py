@@ -1,0 +1,55 @@
+"""``drumline datasets``: list, info, prepare and verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from drumline.cli import app
+from drumline.datasets import command
+from tests.datasets.builders.fabricated import FABRICATED, prepared
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["datasets", *arguments], env={"COLUMNS": "160"})
+    return result.exit_code, result.output
+
+
+def test_from_nothing_to_a_verified_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = ["--data-dir", str(tmp_path / "data")]
+    code, text = run("info", "cifar10", *where)
+    assert code == 0
+    for expected in ("cifar10/3.0.2", "50,000", "ClassLabel, 10 classes", "Citation", "Krizhevsky"):
+        assert expected in text
+    made = prepared("cifar10", FABRICATED["cifar10"]().files, tmp_path, monkeypatch)
+    code, text = run("prepare", "cifar10", *where)
+    assert code == 0 and "cifar10/3.0.2: 18 examples" in text
+    code, text = run("list", *where)
+    assert code == 0 and "imdb_reviews" in text and "3.0.2" in text
+    code, text = run("verify", "cifar10", *where)
+    assert code == 0 and "train: 15 examples, all of them whole" in text
+    shard = Path(made.data_dir) / "cifar10-train.tfrecord-00000-of-00001"
+    shard.write_bytes(shard.read_bytes()[:-5])
+    code, text = run("verify", "cifar10", *where)
+    assert code == 1 and str(shard) in text.replace("\n", "")
+    shard.unlink()
+    code, text = run("verify", "cifar10", *where)
+    assert code == 1 and "missing" in text
+
+
+def test_an_unknown_name(tmp_path: Path) -> None:
+    code, text = run("info", "cifar11", "--data-dir", str(tmp_path))
+    assert code == 1 and "Did you mean 'cifar10'?" in text
+
+
+def test_fewer_examples_than_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = prepared("iris", FABRICATED["iris"]().files, tmp_path, monkeypatch)
+    info = Path(made.data_dir) / "dataset_info.json"
+    info.write_text(info.read_text().replace('"9"', '"12"'))
+    with pytest.raises(command.CommandError):
+        command.verify("iris", tmp_path / "data", Console(quiet=True))
