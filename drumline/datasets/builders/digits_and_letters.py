@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, cast
+
+import numpy as np
 
 from drumline.datasets.builder import DatasetBuilder
 from drumline.datasets.builders.image_set import ImageSet
 from drumline.datasets.builders.mnist_files import MnistFiles
+from drumline.datasets.features.containers import VideoFeature
 from drumline.datasets.features.tensors import ClassLabel
+from drumline.datasets.info import DatasetInfo
 from drumline.datasets.prepared.directories import DatasetName
-from drumline.datasets.prepared.generator import BuilderConfig, Examples
+from drumline.datasets.prepared.generator import BuilderConfig, Examples, GeneratorBasedBuilder
 from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import iter_archive
 from drumline.datasets.sources.idx import parse_idx
@@ -143,6 +148,40 @@ class Kmnist(_IdxSet):
             (29497, "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17"),
         ],
     )
+
+
+@register
+class MovingMnist(GeneratorBasedBuilder):
+    """Videos of two digits that move: 20 frames of 64 x 64 pixels of gray."""
+
+    name = "moving_mnist"
+    VERSION = "1.0.0"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "http://www.cs.toronto.edu/~nitish/unsupervised_video/mnist_test_seq.npy",
+            819200096,
+            "c2a3e8d3939c001ab77bf543f130157424efa486bb4d0974d2cebb773b13f8b3",
+        )
+    }
+
+    def _info(self) -> DatasetInfo:
+        return self.dataset_info(
+            features={"image_sequence": VideoFeature((20, 64, 64, 1))},
+            homepage="http://www.cs.toronto.edu/~nitish/unsupervised_video/",
+            citation=(
+                "N. Srivastava, E. Mansimov, R. Salakhutdinov: Unsupervised Learning of Video "
+                "Representations using LSTMs, ICML 2015"
+            ),
+            splits={"test": 10_000},
+        )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"test": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        frames = np.load(path, "r", allow_pickle=False)
+        for i in range(frames.shape[1]):
+            yield i, {"image_sequence": np.asarray(frames[:, i, :, :, None])}
 
 
 @dataclasses.dataclass(eq=False)

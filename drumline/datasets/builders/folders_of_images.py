@@ -151,6 +151,38 @@ class RockPaperScissors(_ZipsOfFolders):
     }
 
 
+@register
+class Malaria(ImageSet):
+    """Cells in smears of blood, parasitized and not."""
+
+    name = "malaria"
+    VERSION = "1.0.0"
+    LABELS = ("parasitized", "uninfected")
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 27_558}
+    HOMEPAGE = "https://lhncbc.nlm.nih.gov/publication/pub9932"
+    CITATION = (
+        "S. Rajaraman et al.: Pre-trained convolutional neural networks as feature extractors "
+        "toward improved malaria parasite detection in thin blood smear images, PeerJ 6, 2018"
+    )
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://data.lhncbc.nlm.nih.gov/public/Malaria/cell_images.zip",
+            353452851,
+            "0a949556b2414159b5100192609805376654c4266d8d187be9b1922fad43c668",
+        )
+    }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for name, contents in iter_archive(path):
+            found = re.fullmatch(r"cell_images/(Parasitized|Uninfected)/([^/]+\.png)", name)
+            if found:
+                example = {"image": contents.read(), "label": found[1].lower()}
+                yield f"{found[1]}_{found[2]}", example
+
+
 @dataclasses.dataclass(eq=False)
 class ImagenetteConfig(BuilderConfig):
     """A size and generation of Imagenette.

@@ -337,3 +337,92 @@ class WineQuality(GeneratorBasedBuilder):
             for i, row in enumerate(csv.DictReader(file, delimiter=";")):
                 quality = int(row.pop("quality"))
                 yield i, {"quality": quality, "features": {k: float(v) for k, v in row.items()}}
+
+
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_FIRES: dict[str, Any] = {
+    "X": np.uint8,
+    "Y": np.uint8,
+    "month": _MONTHS,
+    "day": _DAYS,
+    **dict.fromkeys(["FFMC", "DMC", "DC", "ISI", "temp", "RH", "wind", "rain"], np.float32),
+}
+
+
+@register
+class ForestFires(GeneratorBasedBuilder):
+    """Burned areas of fires in a Portuguese park, and the weather."""
+
+    name = "forest_fires"
+    VERSION = "0.0.1"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://archive.ics.uci.edu/ml/machine-learning-databases/forest-fires/forestfires.csv",
+            25478,
+            "0d6586a1fa52f55bef48578aef14eb97273f1e9330e1a53423df497a77065253",
+        )
+    }
+
+    def _info(self) -> DatasetInfo:
+        columns = {name: _column(kind) for name, kind in _FIRES.items()}
+        return self.dataset_info(
+            features={"area": np.float32, "features": columns},
+            supervised_keys=("area", "features"),
+            homepage="https://archive.ics.uci.edu/ml/datasets/Forest+Fires",
+            citation=(
+                "P. Cortez, A. Morais: A Data Mining Approach to Predict Forest Fires using "
+                "Meteorological Data, 2007"
+            ),
+            license="CC BY 4.0",
+            splits={"train": 517},
+        )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        with path.open(newline="") as file:
+            for i, row in enumerate(csv.DictReader(file)):
+                area = float(row.pop("area"))
+                yield (
+                    i,
+                    {"area": area, "features": {k: _value(v, _FIRES[k]) for k, v in row.items()}},
+                )
+
+
+@register
+class GermanCreditNumeric(GeneratorBasedBuilder):
+    """People who took a credit, as 24 numbers, and whether they were a good risk."""
+
+    name = "german_credit_numeric"
+    VERSION = "1.0.0"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://archive.ics.uci.edu/ml/machine-learning-databases/statlog/german/"
+            "german.data-numeric",
+            102000,
+            "2752b044394958ab6dd193a0b56ca0f0b3a2d8bc7cb8c008e35a5e84bbec02f8",
+        )
+    }
+
+    def _info(self) -> DatasetInfo:
+        return self.dataset_info(
+            features={
+                "features": TensorFeature((24,), np.int32),
+                "label": ClassLabel(names=["Bad", "Good"]),
+            },
+            supervised_keys=("features", "label"),
+            homepage="https://archive.ics.uci.edu/ml/datasets/Statlog+(German+Credit+Data)",
+            citation="H. Hofmann: Statlog (German Credit Data), UCI, 1994",
+            license="CC BY 4.0",
+            splits={"train": 1_000},
+        )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for i, row in enumerate(line for line in path.read_text().split("\n") if line):
+            *numbers, label = map(int, row.split())
+            yield i, {"features": numbers, "label": 2 - label}

@@ -119,3 +119,63 @@ class AgNewsSubset(_CsvSet):
             "ag_news_csv.tar.gz",
         )
     }
+
+
+@register
+class YelpPolarityReviews(_CsvSet):
+    """Reviews of Yelp, bad (class 1) and good ones (class 2)."""
+
+    name = "yelp_polarity_reviews"
+    VERSION = "0.2.0"
+    TEXTS = ("text",)
+    LABELS = ("1", "2")
+    FOLDER = "yelp_review_polarity_csv"
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 560_000, "test": 38_000}
+    HOMEPAGE = "https://course.fast.ai/datasets"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://s3.amazonaws.com/fast-ai-nlp/yelp_review_polarity_csv.tgz",
+            166373201,
+            "528f22e286cad085948acbc3bea7e58188416546b0e364d0ae4ca0ce666abe35",
+        )
+    }
+
+    def _generate_examples(self, path: Path, split: str) -> Examples:
+        for name, contents in iter_archive(path):
+            if name == f"{self.FOLDER}/{split}.csv":
+                lines = io.TextIOWrapper(contents, "utf-8")
+                for index, line in enumerate(
+                    lines
+                ):  # '"1","Text with "" and \\n."', as TFDS cuts it
+                    yield index, {"text": line[5:-2].strip(), "label": line[1]}
+
+
+@register
+class TinyShakespeare(GeneratorBasedBuilder):
+    """Forty thousand lines of Shakespeare's plays, as one text in each split."""
+
+    name = "tiny_shakespeare"
+    VERSION = "1.0.0"
+    RESOURCES: ClassVar[Mapping[str, Resource]] = {
+        "all": Resource(
+            "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"
+            "input.txt",
+            1115394,
+            "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+        )
+    }
+
+    def _info(self) -> DatasetInfo:
+        return self.dataset_info(
+            features={"text": TextFeature()},
+            homepage="https://github.com/karpathy/char-rnn/blob/master/data/tinyshakespeare/input.txt",
+            citation="A. Karpathy: char-rnn, https://github.com/karpathy/char-rnn, 2015",
+            splits={"train": 1, "validation": 1, "test": 1},
+        )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        text = dl_manager.download(self.RESOURCES["all"]).read_bytes().decode()
+        first = int(len(text) * 0.9)
+        second = first + int((len(text) - first) * 0.5)
+        parts = {"train": text[:first], "validation": text[first:second], "test": text[second:]}
+        return {split: [(split, {"text": part})] for split, part in parts.items()}

@@ -452,6 +452,69 @@ def wine() -> Fabricated:
     return Fabricated({url: ("\n".join(lines) + "\n").encode()}, {"train": rows})
 
 
+def yelp() -> Fabricated:
+    files, examples = {"yelp_review_polarity_csv/readme.txt": b"x"}, {}
+    for split, count in (("train", 4), ("test", 2)):
+        texts = [f'Good ""{i}"", é\\n{i}' for i in range(count)]
+        lines = [f'"{i % 2 + 1}","{text}"\n' for i, text in enumerate(texts)]
+        files[f"yelp_review_polarity_csv/{split}.csv"] = "".join(lines).encode()
+        examples[split] = [{"text": text.encode(), "label": i % 2} for i, text in enumerate(texts)]
+    return Fabricated({resources("yelp_polarity_reviews")["all"].url: tar(files)}, examples)
+
+
+def shakespeare() -> Fabricated:
+    text = "".join(chr(97 + i % 26) for i in range(105))
+    parts = {"train": text[:94], "validation": text[94:99], "test": text[99:]}
+    url = resources("tiny_shakespeare")["all"].url
+    examples = {split: [{"text": part.encode()}] for split, part in parts.items()}
+    return Fabricated({url: text.encode()}, examples)
+
+
+def forest_fires() -> Fabricated:
+    names = ["FFMC", "DMC", "DC", "ISI", "temp", "RH", "wind", "rain"]
+    lines, rows = [",".join(["X", "Y", "month", "day", *names, "area"])], []
+    for i in range(3):
+        values = [i + j / 2 for j in range(8)]
+        month, day = ("jan", "dec", "aug")[i], ("mon", "sun", "fri")[i]
+        lines.append(",".join(map(str, [i + 1, i + 2, month, day, *values, i / 4])))
+        features: dict[str, Any] = {
+            "X": np.uint8(i + 1),
+            "Y": np.uint8(i + 2),
+            "month": (0, 11, 7)[i],
+            "day": (0, 6, 4)[i],
+            **dict(zip(names, map(np.float32, values), strict=True)),
+        }
+        rows.append({"area": np.float32(i / 4), "features": features})
+    url = resources("forest_fires")["all"].url
+    return Fabricated({url: ("\n".join(lines) + "\n").encode()}, {"train": rows})
+
+
+def german_credit() -> Fabricated:
+    rows, lines = [], []
+    for i in range(4):
+        numbers = list(range(i, i + 24))
+        lines.append("  " + "  ".join(map(str, [*numbers, i % 2 + 1])))
+        rows.append({"features": np.array(numbers, np.int32), "label": 1 - i % 2})
+    url = resources("german_credit_numeric")["all"].url
+    return Fabricated({url: ("\n".join(lines) + "\n").encode()}, {"train": rows})
+
+
+def malaria() -> Fabricated:
+    files, rows = {"cell_images/Parasitized/Thumbs.db": b"x"}, []
+    for i in range(4):
+        content, picture = png(i, 6 + i, 5, 3)
+        files[f"cell_images/{('Parasitized', 'Uninfected')[i % 2]}/C{i}.png"] = content
+        rows.append({"image": picture, "label": i % 2})
+    return Fabricated({resources("malaria")["all"].url: zipped(files)}, {"train": rows})
+
+
+def moving_mnist() -> Fabricated:
+    frames, out = pixels(3, 20, 2, 64, 64), io.BytesIO()
+    np.save(out, frames)
+    rows = [{"image_sequence": frames[:, i, :, :, None]} for i in range(2)]
+    return Fabricated({resources("moving_mnist")["all"].url: out.getvalue()}, {"test": rows})
+
+
 FABRICATED: dict[str, Callable[[], Fabricated]] = {
     "mnist": lambda: of_idx("mnist"),
     "fashion_mnist": lambda: of_idx("fashion_mnist"),
@@ -489,6 +552,12 @@ FABRICATED: dict[str, Callable[[], Fabricated]] = {
     "titanic": titanic,
     "penguins/simple": penguins,
     "wine_quality/red": wine,
+    "yelp_polarity_reviews": yelp,
+    "tiny_shakespeare": shakespeare,
+    "forest_fires": forest_fires,
+    "german_credit_numeric": german_credit,
+    "malaria": malaria,
+    "moving_mnist": moving_mnist,
 }
 """What makes the files of each dataset."""
 

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.datasets.builders.fabricated import FABRICATED, prepared
@@ -17,6 +18,17 @@ tfds = pytest.importorskip(
 
 ENCODED_AGAIN = ("cats_vs_dogs",)
 """Whose pictures TFDS encodes again, and counts damaged files."""
+
+
+OF_JPEGS = (
+    "tf_flowers",
+    "imagenette",
+    "eurosat",
+    "food101",
+    "dtd",
+    "oxford_iiit_pet",
+    "oxford_flowers102",
+)
 
 
 def theirs(name: str, files: dict[str, bytes], root: Path, patch: pytest.MonkeyPatch) -> Any:
@@ -82,8 +94,11 @@ def test_the_same_examples_in_the_same_order(
         for number, (a, b) in enumerate(pairs):
             assert sorted(a) == sorted(b)
             for key, value in a.items():
-                assert plain(value) == plain(b[key]) or name.startswith("penguins"), (
-                    split,
-                    number,
-                    key,
-                )
+                if key == "image" and name.partition("/")[0] in OF_JPEGS:
+                    # TensorFlow decodes by the fast transform, drumline by the accurate one.
+                    difference = np.abs(value.astype(int) - b[key].numpy().astype(int))
+                    assert difference.max() <= 8, (split, number)
+                elif name.startswith("penguins"):  # of NaN
+                    np.testing.assert_array_equal(value, b[key].numpy())
+                else:
+                    assert plain(value) == plain(b[key]), (split, number, key)
