@@ -239,4 +239,5 @@ def test_array_records_both_ways(tmp_path: pathlib.Path, theirs: Any) -> None:
     read = tfds.builder_from_directory(str(made.data_dir))
     method = tfds.decode.DeserializeMethod.DESERIALIZE_NO_DECODE
     source = read.as_data_source(split="test", deserialize_method=method)
-    assert sorted(int(each["int32"]) for each in source) == list(range(TRAIN, TRAIN + TEST))
+    found = sorted(each.features.feature["int32"].int64_list.value[0] for each in source)
+    assert found == list(range(TRAIN, TRAIN + TEST))
