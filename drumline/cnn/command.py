@@ -59,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not _says_enough(error):
             raise
-        print(f"drumline cnn: {error}", file=sys.stderr)
+        advice = " Give a smaller --batch_size." if _is_of_memory(error) else ""
+        print(f"drumline cnn: {error}{advice}", file=sys.stderr)
         return 1
     return 0
 
@@ -74,4 +75,14 @@ def _says_enough(error: Exception) -> bool:
     from drumline.distribute.process_group.start import joined
 
     said = (OSError, ValueError, ParameterServerLostError, TransportError)
-    return isinstance(error, said) and joined() is None
+    return (isinstance(error, said) or _is_of_memory(error)) and joined() is None
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Whether devices had too little memory."""
+    import jax
+
+    words = ("out of memory", "resource_exhausted")
+    return isinstance(error, jax.errors.JaxRuntimeError) and any(
+        word in str(error).lower() for word in words
+    )

@@ -40,6 +40,8 @@ class Steps:
 class Nothing(RunCheckpoints):
     """Saves nothing."""
 
+    directory = None
+
     def __init__(self, step: int = 0) -> None:
         self.step: Any = type("Step", (), {"value": step})()
 
