@@ -472,9 +472,6 @@ class StepRecorder:
         elif not has_ended(array):
             busy.seen = now
             return
-        elif self._awaited is array:  # the thread that waits is about to note it
-            end = now
-            self._learn(now - seen, now - seen)
         else:
             ends = self._ends.get(self._place)
             end = seen + (0.5 if ends is None else ends.share) * (now - seen)
