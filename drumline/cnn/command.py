@@ -18,6 +18,13 @@ def _reuse_large_buffers() -> None:
         config.set_large_buffer_reuse(True)
 
 
+def _hide_accelerators() -> None:
+    """Leave JAX the CPU alone: processes of several hosts bring all devices that JAX has."""
+    import jax
+
+    jax.config.update("jax_platforms", "cpu")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with flags as tf_cnn_benchmarks takes them.
 
@@ -43,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed = flags.parse(given)
         _reuse_large_buffers()
+        if parsed.device.lower() == "cpu":
+            _hide_accelerators()
         from drumline.cnn.program import BenchmarkRun
 
         program = BenchmarkRun(parsed)

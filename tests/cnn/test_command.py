@@ -31,3 +31,18 @@ def test_flags_without_effect_are_named_first(
     written = capsys.readouterr()
     assert written.out == "runs\n"
     assert [line.split()[0] for line in written.err.splitlines()] == ["--xla_compile", "--momentum"]
+
+
+@pytest.mark.parametrize(("device", "platforms"), [("cpu", "cpu"), ("CPU", "cpu"), ("gpu", "")])
+def test_with_the_cpu_as_device_jax_has_no_other(
+    monkeypatch: pytest.MonkeyPatch, device: str, platforms: str
+) -> None:
+    before = jax.config.jax_platforms
+    jax.config.update("jax_platforms", "")
+    try:
+        monkeypatch.setattr(program.BenchmarkRun, "run", lambda self: None)
+        monkeypatch.setattr(command, "_reuse_large_buffers", lambda: None)
+        assert command.main(["--model=trivial", f"--device={device}"]) == 0
+        assert jax.config.jax_platforms == platforms
+    finally:
+        jax.config.update("jax_platforms", before)
