@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 INTERRUPTED = 130
 """128 and SIGINT, as shells report it."""
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program.run()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
+        if program.has_servers:
+            _leave_at_once(INTERRUPTED)
         return INTERRUPTED
     except Exception as error:
         if not _says_enough(error):
@@ -72,6 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"drumline cnn: {error}{advice}", file=sys.stderr)
         return 1
     return 0
+
+
+def _leave_at_once(status: int) -> NoReturn:
+    """End the process while threads still wait for workers within JAX.
+
+    Python ends such threads by unwinding them, which C++ does not allow: the process would abort.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _says_enough(error: Exception) -> bool:

@@ -83,6 +83,11 @@ class BenchmarkRun:
         self.remarks = idle_flags.remarks(flags, self._dataset, self._scales_its_rate)
 
     @property
+    def has_servers(self) -> bool:
+        """Whether variables live on parameter servers of other processes."""
+        return modes.has_servers(self._flags)
+
+    @property
     def _scales_its_rate(self) -> bool:
         """Whether the model's rate is in proportion to the batch, from ``--resnet_base_lr`` on."""
         return self._model.schedule is resnet_imagenet
