@@ -65,16 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         program.run()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
-        if program.has_servers:
-            _leave_at_once(INTERRUPTED)
-        return INTERRUPTED
+        status = INTERRUPTED
     except Exception as error:
         if not _says_enough(error):
             raise
         advice = " Give a smaller --batch_size." if _is_of_memory(error) else ""
         print(f"drumline cnn: {error}{advice}", file=sys.stderr)
-        return 1
-    return 0
+        status = 1
+    else:
+        return 0
+    if program.has_servers:
+        _leave_at_once(status)
+    return status
 
 
 def _leave_at_once(status: int) -> NoReturn:
