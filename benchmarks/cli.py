@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from benchmarks.harness.machine import available_processors, confined
-from benchmarks.harness.process import ROOT, Failure, Run, choose_interpreter, run_child
+from benchmarks.harness.process import ROOT, Failure, Run, choose_interpreter, run_by_turns, run_child
 from benchmarks.harness.schedule import Rounds, run_rounds
 from benchmarks.harness.workload import Workload
 from benchmarks.report import curves, highlights, markdown, picture, store
@@ -131,7 +131,16 @@ def run_workload(
     scale = workload.quick if arguments.quick else workload.full
     options = ["--quick"] if arguments.quick else []
 
+    by_turns: dict[str, Run] = {}
+
     def launch(name: str) -> Run:
+        if workload.turns and len(pythons) > 1:
+            if name not in by_turns:
+                python, seconds = next(iter(pythons.values())), workload.timeout_s
+                by_turns.update(
+                    run_by_turns(python, workload.name, list(pythons), options, seconds)
+                )
+            return by_turns.pop(name)
         return run_child(pythons[name], [workload.name, name, *options], workload.timeout_s)
 
     def progress(number: int, name: str, run: Run) -> None:

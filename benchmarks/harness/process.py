@@ -45,12 +45,25 @@ def run_child(python: str, arguments: Sequence[str], timeout_s: float) -> Run:
     return run_command([python, "-m", "benchmarks.harness.child", *arguments], timeout_s)
 
 
+def run_by_turns(
+    python: str, workload: str, contenders: Sequence[str], options: Sequence[str], timeout_s: float
+) -> dict[str, Run]:
+    """Runs contenders by turns in one process; if it fails, it fails for all of them."""
+    command = [python, "-m", "benchmarks.harness.child", workload, *contenders, *options]
+    runs = _run(command, timeout_s, len(contenders))
+    return dict(zip(contenders, runs, strict=True))
+
+
 def run_command(command: Sequence[str], timeout_s: float) -> Run:
     """Runs a command that prints a measurement as its last line of standard output.
 
     The process leads a group of its own, so that a hung run is ended together with the
     workers it started.
     """
+    return _run(command, timeout_s, 1)[0]
+
+
+def _run(command: Sequence[str], timeout_s: float, count: int) -> list[Run]:
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1"}
     environment.setdefault("DRUMLINE_LARGE_BUFFERS", "1")
     started = time.perf_counter()
@@ -71,20 +84,23 @@ def run_command(command: Sequence[str], timeout_s: float) -> Run:
             os.killpg(process.pid, signal.SIGKILL)
             _, errors = process.communicate()
             detail = f"no result within {timeout_s:g} s"
-            return Run(Failure("hang", detail, _tail(errors)), time.perf_counter() - started)
+            hung = Run(Failure("hang", detail, _tail(errors)), time.perf_counter() - started)
+            return [hung] * count
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
     elapsed = time.perf_counter() - started
-    return Run(_outcome(process.returncode, output, errors), elapsed)
+    if process.returncode != 0:
+        crash = Failure("crash", _describe_exit(process.returncode), _tail(errors))
+        return [Run(crash, elapsed)] * count
+    lines = output.strip().splitlines()[-count:]
+    lines += [""] * (count - len(lines))
+    return [Run(_outcome(line, errors), elapsed) for line in lines]
 
 
-def _outcome(returncode: int, output: str, errors: str) -> Measurement | Failure:
-    if returncode != 0:
-        return Failure("crash", _describe_exit(returncode), _tail(errors))
-    lines = output.strip().splitlines()
+def _outcome(line: str, errors: str) -> Measurement | Failure:
     try:
-        return Measurement.from_json(lines[-1] if lines else "")
+        return Measurement.from_json(line)
     except ValueError as error:
         return Failure("noise", f"ended well but gave {error}", _tail(errors))
 

@@ -58,6 +58,8 @@ class Workload:
         check: given the scale and one measurement for each contender, the problems found,
             by contender; empty when all did the same work.
         timeout_s: a run that takes longer counts as hung.
+        turns: how often the contenders take turns in one process, where they differ by less than
+            two processes of the same contender do; 0 where each has a process of its own.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Workload:
     floors: tuple[Floor, ...]
     check: Callable[[Scale, Mapping[str, Measurement]], Problems]
     timeout_s: float = 300.0
+    turns: int = 0
 
     def contender(self, name: str) -> Contender:
         """The contender of that name.

@@ -135,6 +135,7 @@ def _workload(
     full: Scale,
     contenders: tuple[Contender, Contender],
     at_least: float,
+    turns: int = 0,
 ) -> Workload:
     peer = contenders[1].name
     return Workload(
@@ -148,6 +149,7 @@ def _workload(
         floors=(Floor("later", at_least=at_least, aim=1.0, against=peer),),
         check=check,
         timeout_s=600.0,
+        turns=turns,
     )
 
 
@@ -159,12 +161,13 @@ WORKLOADS = (
     _workload(
         "cnn_program",
         "drumline cnn --model=resnet20, CIFAR-10, batch 32, beside its step in a bare loop",
-        Scale(elements=32, batch_size=32, later_epochs=100),
+        Scale(elements=32, batch_size=32, later_epochs=60),
         (
             _contender("drumline", "drumline cnn", functools.partial(program, SMALL)),
             _contender("bare loop", "the jitted step in a loop", bare_loop),
         ),
         0.99,
+        turns=4,
     ),
     _workload(
         "cnn_replicated",

@@ -98,6 +98,8 @@ def _workload(
         ),
         floors=(Floor("later", at_least=0.99, aim=1.0, against="without a profile"),),
         check=check,
+        timeout_s=600.0,
+        turns=4,
     )
 
 

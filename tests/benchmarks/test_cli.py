@@ -37,6 +37,18 @@ def test_a_failure_is_named_and_makes_the_exit_code(tmp_path, capsys, monkeypatc
     assert "ValueError: the reason" in out
 
 
+def test_contenders_that_take_turns_are_run_once_a_round(tmp_path, monkeypatch):
+    asked = []
+
+    def run(python, workload, contenders, options, timeout_s):
+        asked.append((workload, *contenders))
+        return dict.fromkeys(contenders, Run(Failure("crash", "not now"), 0.1))
+
+    monkeypatch.setattr(cli, "run_by_turns", run)
+    assert cli.main(["step_profiler", "--quick", "--out", str(tmp_path)]) == 1
+    assert asked == [("step_profiler", "drumline", "without a profile")]
+
+
 def test_wrong_work_makes_the_exit_code(tmp_path, capsys, monkeypatch, make):
     wrong = make(evidence={"batches": [27], "epochs": [{"order": "x", "dtypes": ["int64"]}]})
     monkeypatch.setattr(cli, "run_child", lambda *arguments: Run(wrong, 0.1))

@@ -7,6 +7,7 @@ from benchmarks.harness.process import (
     Failure,
     choose_interpreter,
     missing_modules,
+    run_by_turns,
     run_child,
     run_command,
 )
@@ -74,6 +75,18 @@ def test_numpy_does_the_work_of_the_input_workloads_in_a_process(workload):
     described = WORKLOADS[workload]
     assert run.outcome.elements == described.quick.elements
     assert described.check(described.quick, {"numpy": run.outcome}) == {}
+
+
+def test_contenders_take_turns_in_one_process():
+    runs = run_by_turns(sys.executable, "range_filter", ["drumline", "numpy"], ["--quick"], 120.0)
+    quick = WORKLOADS["range_filter"].quick
+    assert [run.outcome.elements for run in runs.values()] == [quick.elements] * 2
+
+
+def test_contenders_in_one_process_fail_together():
+    runs = run_by_turns(sys.executable, "range_filter", ["numpy", "no such"], ["--quick"], 120.0)
+    assert [run.outcome.kind for run in runs.values()] == ["crash", "crash"]
+    assert "no contender 'no such'" in runs["numpy"].outcome.tail
 
 
 @pytest.fixture(autouse=True)
