@@ -11,7 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from benchmarks.harness.machine import available_processors, confined
-from benchmarks.harness.process import ROOT, Failure, Run, choose_interpreter, run_by_turns, run_child
+from benchmarks.harness.process import (
+    ROOT,
+    Failure,
+    Run,
+    choose_interpreter,
+    run_by_turns,
+    run_child,
+)
 from benchmarks.harness.schedule import Rounds, run_rounds
 from benchmarks.harness.workload import Workload
 from benchmarks.report import curves, highlights, markdown, picture, store

@@ -219,6 +219,33 @@ def test_the_watcher_knows_when_a_program_ended_within_a_wait(new: Any) -> None:
     assert found[("input", "")] > 0.6
 
 
+@pytest.mark.parametrize("came", [True, False])
+def test_ends_that_were_seen_tell_of_those_that_were_not(
+    new: Any, monkeypatch: pytest.MonkeyPatch, came: bool
+) -> None:
+    """The thread that waits sees the ends of the first programs, a quarter into each wait."""
+    monkeypatch.setattr(StepRecorder, "_watch", lambda self, busy: None)
+    clock = Clock()
+    recorder = new(clock)
+    for number in range(40):
+        began = clock.now
+        step(recorder, clock, 0, ends=began + 10)
+        with recorder.at(_recorder.INPUT):
+            if number < 20:
+                busy = recorder._now_busy
+                assert busy is not None
+                # One that was there already ended at any time before: the middle is taken.
+                busy.ended = busy.array, began + (10 if came else 20), came
+            clock.now = began + 40
+        with recorder.at(_recorder.CHECKPOINTING):
+            clock.now += 10
+    assert taken(recorder) == {
+        ("computing", ""): 40 * 10,
+        ("input", ""): 40 * 30,
+        ("checkpointing", ""): 40 * 10,
+    }
+
+
 def test_a_program_begins_behind_the_one_before(new: Any) -> None:
     """On a CPU the call may begin while the program before is under way, and end after it."""
     clock = Clock()

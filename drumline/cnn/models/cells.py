@@ -93,8 +93,8 @@ NASNET_CIFAR10 = NasNet(
 Operation = Callable[["_Cell", Tensor, int], Tensor]
 
 
-def nasnet(net: Network, x: Tensor, *, measures: NasNet, auxiliary: bool = False) -> Any:
-    """A NASNet-A.
+def nasnet(net: Network, x: Tensor, *, measures: NasNet) -> Tensor:
+    """A NASNet-A, without its auxiliary classifier.
 
     Source: Zoph et al., https://arxiv.org/abs/1707.07012, figure 4 and appendix A.
 
@@ -102,10 +102,9 @@ def nasnet(net: Network, x: Tensor, *, measures: NasNet, auxiliary: bool = False
         net: The network.
         x: The images.
         measures: Which of them.
-        auxiliary: Whether to give the auxiliary classifier's logits, too.
 
     Returns:
-        The features, or a pair of them and the auxiliary logits.
+        The features.
     """
     dropped = measures.keep_path < 1.0
     progress = (
@@ -131,7 +130,7 @@ def nasnet(net: Network, x: Tensor, *, measures: NasNet, auxiliary: bool = False
         x = cell(REDUCTION, x, outputs[-2], measures.filters // reduction, 2)
         outputs.append(x)
     thirds = [measures.cells // 3, 2 * measures.cells // 3]
-    filters, logits = measures.filters, None
+    filters = measures.filters
     for index in range(measures.cells):
         before = outputs[-2]
         if index in thirds:
@@ -142,10 +141,7 @@ def nasnet(net: Network, x: Tensor, *, measures: NasNet, auxiliary: bool = False
                 before = outputs[-2]
         x = cell(NORMAL, x, before, filters, 1)
         outputs.append(x)
-        if auxiliary and index == thirds[1] - 1:
-            logits = _nasnet_classifier(net, x)
-    x = net.spatial_mean(net.activation(x))
-    return (x, logits) if auxiliary else x
+    return net.spatial_mean(net.activation(x))
 
 
 def _conv(
@@ -155,15 +151,6 @@ def _conv(
     return net.batch_norm(
         net.conv(x, filters, kernel, strides, padding, initializer="glorot_uniform")
     )
-
-
-def _nasnet_classifier(net: Network, x: Tensor) -> Tensor:
-    x = net.mean_pool(net.activation(x), 5, 3)
-    x = net.activation(_conv(net, x, 128))
-    height, width = (size for axis, size in enumerate(x.shape) if axis not in (0, net.axis))
-    x = net.activation(_conv(net, x, 768, (height, width), 1, "valid"))
-    x = net.flatten(x)
-    return net.dense(x, net.num_classes, activation=None, initializer="glorot_uniform")
 
 
 class _Cell:

@@ -53,18 +53,17 @@ def _chain(net: Network, x: Tensor, *convolutions: tuple[Any, ...]) -> Tensor:
     return x
 
 
-def inception3(net: Network, x: Tensor, *, auxiliary: bool = False) -> Any:
-    """Inception-v3, for images of 299 x 299.
+def inception3(net: Network, x: Tensor) -> Tensor:
+    """Inception-v3, without its auxiliary classifier, for images of 299 x 299.
 
     Source: Szegedy et al., https://arxiv.org/abs/1512.00567.
 
     Args:
         net: The network.
         x: The images.
-        auxiliary: Whether to give the auxiliary classifier's logits, too.
 
     Returns:
-        The features, or a pair of them and the auxiliary logits.
+        The features.
     """
     x = _chain(net, x, (32, 3, 2, "valid"), (32, 3, 1, "valid"), (64, 3))
     x = net.max_pool(x, 3)
@@ -75,18 +74,10 @@ def inception3(net: Network, x: Tensor, *, auxiliary: bool = False) -> Any:
     x = _inception3_b(net, x)
     for width in (128, 160, 160, 192):
         x = _inception3_c(net, x, width)
-    logits = _inception3_classifier(net, x) if auxiliary else None
     x = _inception3_d(net, x)
     x = _inception3_e(net, x, net.mean_pool)
     x = _inception3_e(net, x, net.max_pool)
-    x = net.flatten(net.mean_pool(x, 8, 1))
-    return (x, logits) if auxiliary else x
-
-
-def _inception3_classifier(net: Network, x: Tensor) -> Tensor:
-    x = net.conv(net.mean_pool(x, 5, 3), 128, 1)
-    x = net.flatten(net.conv(x, 768, 5, 1, "valid", stddev=0.01))
-    return net.dense(x, net.num_classes, activation=None, stddev=0.001)
+    return net.flatten(net.mean_pool(x, 8, 1))
 
 
 def _inception3_a(net: Network, x: Tensor, pool: int) -> Tensor:

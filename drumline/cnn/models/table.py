@@ -28,7 +28,6 @@ class CnnModel:
         learning_rate: What `schedule` begins with.
         schedule: From a learning rate and the examples of a step to a number or a schedule.
         norm: How its convolutions are normalized, or None.
-        has_auxiliary: Whether it can be built with an auxiliary classifier.
     """
 
     name: str
@@ -39,7 +38,6 @@ class CnnModel:
     learning_rate: float = 0.005
     schedule: learning_rates.Schedule = learning_rates.constant
     norm: BatchNormSettings | None = None
-    has_auxiliary: bool = False
 
     def learning_rate_for(self, batch_size: int, learning_rate: float | None = None) -> Any:
         """Return what the original trains the model with.
@@ -86,7 +84,6 @@ def _imagenet() -> Iterable[CnnModel]:
         layers=inception.inception3,
         image_size=299,
         norm=BatchNormSettings(),
-        has_auxiliary=True,
     )
     yield model(
         name="inception4", layers=inception.inception4, image_size=299, norm=BatchNormSettings()
@@ -108,7 +105,7 @@ def _imagenet() -> Iterable[CnnModel]:
         ("nasnetlarge", cells.NASNET_LARGE, 331, 16),
     ):
         built = functools.partial(cells.nasnet, measures=measures)
-        yield model(name=name, layers=built, image_size=size, batch_size=batch, has_auxiliary=True)
+        yield model(name=name, layers=built, image_size=size, batch_size=batch)
 
 
 def _cifar10() -> Iterable[CnnModel]:
@@ -146,7 +143,6 @@ def _cifar10() -> Iterable[CnnModel]:
         name="nasnet",
         layers=functools.partial(cells.nasnet, measures=cells.NASNET_CIFAR10),
         learning_rate=0.025,
-        has_auxiliary=True,
     )
 
 
@@ -231,7 +227,6 @@ def build(
     image_size: int | None = None,
     data_format: str = "channels_last",
     dtype: Any = "float32",
-    auxiliary: bool = False,
 ) -> keras.Model:
     """Build a model with new weights, parameter for parameter as tf_cnn_benchmarks does.
 
@@ -245,16 +240,13 @@ def build(
         data_format: In which the model computes, "channels_last" or "channels_first"; "NHWC" and
             "NCHW" mean the same. Its weights are the same in both.
         dtype: A dtype policy or its name, such as "mixed_bfloat16".
-        auxiliary: Whether the model has its auxiliary classifier, and so two outputs.
 
     Returns:
         A functional model from images, float of shape (batch, size, size, 3) whatever the
-        `data_format`, to float32 logits of shape (batch, `num_classes`); with `auxiliary`, to a
-        list of these and of the auxiliary classifier's.
+        `data_format`, to float32 logits of shape (batch, `num_classes`).
 
     Raises:
-        ValueError: The name, dataset or format is unknown, the model has no auxiliary classifier,
-            or a size does not fit it.
+        ValueError: The name, dataset or format is unknown, or a size does not fit it.
 
     Example:
         >>> from drumline.cnn import models
@@ -267,24 +259,20 @@ def build(
     data_format = {"NHWC": "channels_last", "NCHW": "channels_first"}.get(data_format, data_format)
     classes = NUM_CLASSES[dataset] if num_classes is None else num_classes
     size = entry.image_size if image_size is None else image_size
-    _check(entry, data_format, classes, size, auxiliary)
+    _check(entry, data_format, classes, size)
     images = keras.Input((size, size, 3), name="images")
     channels_last = data_format == "channels_last"
     x = images if channels_last else layers.Permute((3, 1, 2), dtype=dtype)(images)
     if entry.layers is _no_layers:
-        outputs = [applications.application(name, classes, size, data_format, dtype)(x)]
+        output = applications.application(name, classes, size, data_format, dtype)(x)
     else:
         net = Network(classes, data_format, dtype, entry.norm)
-        found = entry.layers(net, x, auxiliary=True) if auxiliary else (entry.layers(net, x),)
-        outputs = [net.dense(found[0], classes, activation=None), *found[1:]]
-    logits = [
-        layers.Activation("linear", dtype="float32", name=kind)(output)
-        for kind, output in zip(("logits", "auxiliary_logits"), outputs, strict=False)
-    ]
-    return keras.Model(images, logits if auxiliary else logits[0], name=name)
+        output = net.dense(entry.layers(net, x), classes, activation=None)
+    logits = layers.Activation("linear", dtype="float32", name="logits")(output)
+    return keras.Model(images, logits, name=name)
 
 
-def _check(entry: CnnModel, data_format: str, classes: int, size: int, auxiliary: bool) -> None:
+def _check(entry: CnnModel, data_format: str, classes: int, size: int) -> None:
     if data_format not in CHANNELS:
         raise ValueError(
             f"unknown data format {data_format!r}. {did_you_mean(data_format, CHANNELS)}"
@@ -293,9 +281,3 @@ def _check(entry: CnnModel, data_format: str, classes: int, size: int, auxiliary
     for value, what in ((classes, "num_classes"), (size, "image_size")):
         if value < 1:
             raise ValueError(f"the model {entry.name!r} with {what}={value}: it is at least 1")
-    if auxiliary and not entry.has_auxiliary:
-        having = [model.name for model in MODELS[entry.dataset].values() if model.has_auxiliary]
-        raise ValueError(
-            f"the model {entry.name!r} for {entry.dataset} has no auxiliary classifier; "
-            f"{', '.join(having)} have one"
-        )

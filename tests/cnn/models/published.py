@@ -64,9 +64,6 @@ ORIGINAL = (
     Original("cifar10", "nasnet", 3_347_307, 37_248, 544_334_080),
 )
 
-AUXILIARY = {"inception3": (27_145_970, 5_718_902_112)}
-"""The same of the original's Inception-v3 with its auxiliary classifier."""
-
 TORCHVISION = {
     "vgg11": (132_863_336, 7.609),
     "vgg16": (138_357_544, 15.47),

@@ -153,12 +153,3 @@ def test_a_model_learns(name: str) -> None:
     losses = [model.train_on_batch(*batch) for _ in range(12)]
     # Dropout makes single losses differ.
     assert np.isfinite(losses).all() and np.mean(losses[-3:]) < np.mean(losses[:3])
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["nasnet", "nasnetlarge"])
-def test_auxiliary_classifiers_of_nasnets(name: str) -> None:
-    with_one = of_shapes(lambda: models.build(name, num_classes=10, auxiliary=True))
-    without = of_shapes(lambda: models.build(name, num_classes=10))
-    assert [tuple(output.shape) for output in with_one.outputs] == [(None, 10)] * 2
-    assert with_one.count_params() > without.count_params()

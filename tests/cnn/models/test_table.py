@@ -10,7 +10,7 @@ import pytest
 from drumline.cnn import models
 from drumline.cnn.models import applications
 from tests.cnn.models.building import averages, of_shapes, size
-from tests.cnn.models.published import AUXILIARY, ORIGINAL, PAPERS, TORCHVISION, Original
+from tests.cnn.models.published import ORIGINAL, PAPERS, TORCHVISION, Original
 
 
 def marked(row: Original) -> Any:
@@ -29,12 +29,6 @@ def test_counts_are_those_of_the_original(row: Original) -> None:
 def test_the_table_has_the_models_of_the_original() -> None:
     listed = {(model.dataset, model.name) for of in models.MODELS.values() for model in of.values()}
     assert listed == {(row.dataset, row.name) for row in ORIGINAL}
-
-
-def test_inception_with_its_auxiliary_classifier() -> None:
-    model = of_shapes(lambda: models.build("inception3", auxiliary=True))
-    assert (size(model.trainable_variables), models.multiply_adds(model)) == AUXILIARY["inception3"]
-    assert [tuple(output.shape) for output in model.outputs] == [(None, 1001)] * 2
 
 
 def rows_with(names: Any) -> list[Any]:
@@ -133,7 +127,6 @@ def test_unknown_names(name: str, dataset: str, says: str) -> None:
         ({"data_format": "chanels_last"}, "Did you mean 'channels_last'"),
         ({"num_classes": 0}, "num_classes=0"),
         ({"image_size": -1}, "image_size=-1"),
-        ({"auxiliary": True}, "inception3, nasnet, nasnetlarge have one"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], says: str) -> None:
