@@ -355,23 +355,45 @@ def is_constant(value: Any) -> bool:
     return isinstance(value, kinds) and not isinstance(value, jax.core.Tracer)
 
 
-def merge_written(context: ReplicaContext, aggregation: str, old: jax.Array, new: jax.Array) -> Any:
-    """The value after a step, alike on every replica, as the variable's `aggregation` says.
+Written = tuple[str, jax.Array, jax.Array]
+"""Of a variable: its aggregation, its value before a step and a replica's after it."""
+
+
+def merge_written(context: ReplicaContext, written: Sequence[Written]) -> list[Any]:
+    """The values after a step, alike on every replica, as the variables' aggregations say.
 
     The mean; the sum of what the replicas added; the first replica's. Keras gives
     BatchNormalization's moving statistics none: floating values without one become the mean,
-    others the first replica's.
+    others the first replica's. They travel together: between hosts each message takes its time.
     """
-    if aggregation == "sum":
-        return old + context.all_reduce(ReduceOp.SUM, new - old)
-    floating = jnp.issubdtype(new.dtype, jnp.floating)
-    if aggregation == "mean" or (aggregation == "none" and floating):
-        return context.all_reduce(ReduceOp.MEAN, new)
-    return first_replicas(context, new)
+    means = [place for place, (kind, _, new) in enumerate(written) if _is_averaged(kind, new)]
+    rest = [place for place in range(len(written)) if place not in means]
+    new_values = [written[place][2] for place in means]
+    averaged = context.all_reduce(ReduceOp.MEAN, new_values) if means else []
+    merged = dict(zip(means, averaged, strict=True))
+    parts = []
+    for kind, old, new in (written[place] for place in rest):
+        parts.append(new - old if kind == "sum" else _of_first(context, new))
+    totals = context.all_reduce(ReduceOp.SUM, parts) if parts else []
+    for place, part, total in zip(rest, parts, totals, strict=True):
+        kind, old, new = written[place]
+        merged[place] = old + total if kind == "sum" else _received(total, part, new)
+    return [merged[place] for place in range(len(written))]
+
+
+def _is_averaged(aggregation: str, value: jax.Array) -> bool:
+    floating = jnp.issubdtype(value.dtype, jnp.floating)
+    return aggregation == "mean" or (aggregation == "none" and bool(floating))
 
 
 def first_replicas(context: ReplicaContext, value: jax.Array) -> Any:
-    """The first replica's `value`, on every replica.
+    """The first replica's `value`, on every replica."""
+    part = _of_first(context, value)
+    return _received(context.all_reduce(ReduceOp.SUM, part), part, value)
+
+
+def _of_first(context: ReplicaContext, value: jax.Array) -> jax.Array:
+    """What replicas sum so that all have the first one's `value`.
 
     A few integers that all replicas compute in one trace, as counts, travel as floats: compilers
     sum them together with the gradients, and integers apart, which is a collective of their own.
@@ -380,10 +402,14 @@ def first_replicas(context: ReplicaContext, value: jax.Array) -> Any:
     numeric = jnp.issubdtype(value.dtype, jnp.number)
     bits = value if numeric else value.astype(jnp.int32)
     only = jnp.where(first, bits, jnp.zeros_like(bits))
-    if context.traced_once and _travels_as_floats(only):
-        total = context.all_reduce(ReduceOp.SUM, _halves(only))
-        return _of_halves(total, only.dtype).astype(value.dtype)
-    return context.all_reduce(ReduceOp.SUM, only).astype(value.dtype)
+    return _halves(only) if context.traced_once and _travels_as_floats(only) else only
+
+
+def _received(total: jax.Array, part: jax.Array, value: jax.Array) -> Any:
+    """The value that replicas summed by what `_of_first` returned for it."""
+    if part.shape != value.shape:
+        total = _of_halves(total, jnp.int32 if value.dtype == bool else value.dtype)
+    return total.astype(value.dtype)
 
 
 _FEW = 256

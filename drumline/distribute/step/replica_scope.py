@@ -130,10 +130,9 @@ class ReplicaScope(StateScope):
         """
         parts = [variable for variable in variables if self._holds_a_part(variable)]
         totals = dict(zip(map(id, parts), self._total(parts), strict=True))
-        return [
-            totals[id(variable)] if id(variable) in totals else self._merge(variable)
-            for variable in variables
-        ]
+        rest = [variable for variable in variables if id(variable) not in totals]
+        merged = totals | dict(zip(map(id, rest), self._merge(rest), strict=True))
+        return [self._row_or_whole(variable, merged[id(variable)]) for variable in variables]
 
     def _total(self, parts: Sequence[KerasVariable]) -> Sequence[Any]:
         values = [self.value_of(part) for part in parts]
@@ -144,21 +143,27 @@ class ReplicaScope(StateScope):
         settled = has_copies(variable) or id(variable) in self._agreed
         return summed_when_read(variable) and not settled
 
-    def _merge(self, variable: KerasVariable) -> Any:
-        if is_cut(variable) and self._context.traced_once:
-            row = self._rows.get(id(variable))
-            replicas = self._context.num_replicas_in_sync
-            return own_row(self._merge_whole(variable), replicas) if row is None else row
-        return self._merge_whole(variable)
+    def _row_or_whole(self, variable: KerasVariable, merged: Any) -> Any:
+        if not (is_cut(variable) and self._context.traced_once):
+            return merged
+        row = self._rows.get(id(variable))
+        return own_row(merged, self._context.num_replicas_in_sync) if row is None else row
 
-    def _merge_whole(self, variable: KerasVariable) -> Any:
-        new = self.value_of(variable)
-        if has_copies(variable) or id(variable) in self._agreed:
-            return new
-        old = self._given.get(id(variable))
-        if old is None:
-            old = self.value_before(variable)
-        return merge_written(self._context, variable.aggregation, old, new)
+    def _merge(self, variables: Sequence[KerasVariable]) -> list[Any]:
+        merged = {id(variable): self.value_of(variable) for variable in variables}
+        differing = [
+            variable
+            for variable in variables
+            if not (has_copies(variable) or id(variable) in self._agreed)
+        ]
+        written = []
+        for variable in differing:
+            old = self._given.get(id(variable))
+            if old is None:
+                old = self.value_before(variable)
+            written.append((variable.aggregation, old, merged[id(variable)]))
+        merged |= zip(map(id, differing), merge_written(self._context, written), strict=True)
+        return [merged[id(variable)] for variable in variables]
 
 
 def has_copies(variable: KerasVariable) -> bool:

@@ -369,12 +369,16 @@ def merge_non_trainables(
 
     Variables that were not written stay, and so do those that were written alike.
     """
-    return [
-        new
-        if new is old or trace.wrote_alike(variable)
-        else merge_written(trace.context, variable.aggregation, old, new)
-        for variable, old, new in zip(variables, before, after, strict=True)
+    merged = list(after)
+    differing = [
+        place
+        for place, (variable, old, new) in enumerate(zip(variables, before, after, strict=True))
+        if not (new is old or trace.wrote_alike(variable))
     ]
+    written = [(variables[place].aggregation, before[place], after[place]) for place in differing]
+    for place, value in zip(differing, merge_written(trace.context, written), strict=True):
+        merged[place] = value
+    return merged
 
 
 _log = logging.getLogger("drumline")

@@ -53,6 +53,38 @@ def test_booleans_are_counted(strategy: MirroredStrategy, eager: bool) -> None:
     assert int(strategy.reduce("SUM", flags)) == 2
 
 
+def test_what_replicas_wrote_travels_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between hosts each sum takes the time of a message, however few bytes there are."""
+    sums = []
+    operations = dl.distribute.ReductionToOneDevice()
+    sum_arrays = operations.sum_arrays
+
+    def counted(arrays: Any, axis: Any) -> Any:
+        sums.append(len(arrays))
+        return sum_arrays(arrays, axis)
+
+    monkeypatch.setattr(operations, "sum_arrays", counted)
+    strategy = MirroredStrategy(["cpu:0", "cpu:1"], cross_device_ops=operations)
+    with strategy.scope():
+        averages = [keras.Variable(np.zeros(n, np.float32), trainable=False) for n in (1, 2, 3)]
+        counts = [
+            keras.Variable(np.zeros(n, dtype), dtype=dtype, trainable=False)
+            for n, dtype in ((1, "int32"), (2, "uint32"), (500, "int32"))
+        ]
+        added = dl.Variable(np.float32(3), synchronization="ON_READ", aggregation="SUM")
+
+    def step(x: Any) -> None:
+        for variable in [*averages, *counts]:
+            variable.assign(variable + keras.ops.cast(x, variable.dtype))
+        added.assign_add(x)
+
+    strategy.run(step, args=(PerReplica([np.float32(1), np.float32(3)]),))
+    assert sums == [3, 3]
+    assert [float(variable.numpy()[-1]) for variable in averages] == [2.0] * 3
+    assert [int(variable.numpy()[-1]) for variable in counts] == [1] * 3
+    assert float(added.numpy()) == 7.0
+
+
 @pytest.mark.parametrize(
     "values",
     [
