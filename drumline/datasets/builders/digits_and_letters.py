@@ -22,7 +22,7 @@ from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import iter_archive
 from drumline.datasets.sources.idx import parse_idx
 from drumline.datasets.sources.manager import DownloadManager
-from drumline.datasets.sources.resource import Resource
+from drumline.datasets.sources.resource import listed
 
 
 def _pairs(images: Any, labels: Any, name: str) -> Examples:
@@ -49,19 +49,6 @@ class _IdxSet(ImageSet):
         return {"train": examples("train"), "test": examples("test")}
 
 
-def _four(base: str, files: Sequence[tuple[int, str]]) -> dict[str, Resource]:
-    """Return the files of MNIST's names: sizes and checksums of test and training data."""
-    names = [
-        (f"{split}_{what}s", f"{prefix}-{what}s-idx{rank}-ubyte.gz")
-        for split, prefix in (("test", "t10k"), ("train", "train"))
-        for what, rank in (("image", 3), ("label", 1))
-    ]
-    return {
-        key: Resource(base + name, size, digest)
-        for (key, name), (size, digest) in zip(names, files, strict=True)
-    }
-
-
 @register
 class Mnist(_IdxSet):
     """Handwritten digits: 28 x 28 pixels of gray."""
@@ -73,15 +60,7 @@ class Mnist(_IdxSet):
         "Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to document "
         "recognition, Proceedings of the IEEE 86(11), 1998"
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = _four(
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-        [
-            (1648877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
-            (4542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
-            (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
-            (28881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
-        ],
-    )
+    RESOURCES = listed("mnist")
 
     @classmethod
     def open_named(
@@ -116,15 +95,7 @@ class FashionMnist(_IdxSet):
         "Machine Learning Algorithms, arXiv:1708.07747, 2017"
     )
     LICENSE = "MIT"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = _four(
-        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
-        [
-            (4422102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"),
-            (5148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"),
-            (26421880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
-            (29515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
-        ],
-    )
+    RESOURCES = listed("fashion_mnist")
 
 
 @register
@@ -139,15 +110,7 @@ class Kmnist(_IdxSet):
         "Classical Japanese Literature, arXiv:1812.01718, 2018"
     )
     LICENSE = "CC BY-SA 4.0"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = _four(
-        "http://codh.rois.ac.jp/kmnist/dataset/kmnist/",
-        [
-            (3041136, "edd7a857845ad6bb1d0ba43fe7e794d164fe2dce499a1694695a792adfac43c5"),
-            (5120, "20bb9a0ef54c7db3efc55a92eef5582c109615df22683c380526788f98e42a1c"),
-            (18165135, "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4"),
-            (29497, "e38f9ebcd0f3ebcdec7fc8eabdcdaef93bb0df8ea12bee65224341c8183d8e17"),
-        ],
-    )
+    RESOURCES = listed("kmnist")
 
 
 @register
@@ -156,13 +119,7 @@ class MovingMnist(GeneratorBasedBuilder):
 
     name = "moving_mnist"
     VERSION = "1.0.0"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "http://www.cs.toronto.edu/~nitish/unsupervised_video/mnist_test_seq.npy",
-            819200096,
-            "c2a3e8d3939c001ab77bf543f130157424efa486bb4d0974d2cebb773b13f8b3",
-        )
-    }
+    RESOURCES = listed("moving_mnist")
 
     def _info(self) -> DatasetInfo:
         return self.dataset_info(
@@ -209,13 +166,7 @@ class Emnist(ImageSet):
         "G. Cohen, S. Afshar, J. Tapson, A. van Schaik: EMNIST: Extending MNIST to handwritten "
         "letters, IJCNN 2017"
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
-            561753746,
-            "fb9bb67e33772a9cc0b895e4ecf36d2cf35be8b709693c3564cea2a019fcda8e",
-        )
-    }
+    RESOURCES = listed("emnist")
     BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = tuple(
         EmnistConfig(name.lower(), description=f"EMNIST {name}", classes=classes, sizes=sizes)
         for name, classes, sizes in (

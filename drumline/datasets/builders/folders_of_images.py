@@ -19,9 +19,7 @@ from drumline.datasets.prepared.generator import BuilderConfig, Examples
 from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import ArchiveError, iter_archive
 from drumline.datasets.sources.manager import DownloadManager
-from drumline.datasets.sources.resource import Resource
-
-_CARD = "https://storage.googleapis.com/download.tensorflow.org/data/"
+from drumline.datasets.sources.resource import listed
 
 
 @register
@@ -34,13 +32,7 @@ class TfFlowers(ImageSet):
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 3_670}
     HOMEPAGE = "https://www.tensorflow.org/tutorials/load_data/images"
     CITATION = "The TensorFlow Team: Flowers, 2019"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "http://download.tensorflow.org/example_images/flower_photos.tgz",
-            228813984,
-            "4c54ace7911aaffe13a365c34f650e71dd5bf1be0a58b464e5a7183e3e595d9c",
-        )
-    }
+    RESOURCES = listed("tf_flowers")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
@@ -68,14 +60,7 @@ class CatsVsDogs(ImageSet):
         "Interest-Aligned Manual Image Categorization, CCS 2007"
     )
     NOTES = ("Pictures are the files of the archive, which TFDS encodes again.",)
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://download.microsoft.com/download/3/E/1/3E1C3F21-ECDB-4869-8368-6DEBA77B919F/"
-            "kagglecatsanddogs_5340.zip",
-            824887076,
-            "b7974bd00a84a99921f36ee4403f089853777b5ae8d151c76a86e64900334af9",
-        )
-    }
+    RESOURCES = listed("cats_vs_dogs")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
@@ -114,18 +99,7 @@ class HorsesOrHumans(_ZipsOfFolders):
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 1_027, "test": 256}
     HOMEPAGE = "http://laurencemoroney.com/horses-or-humans-dataset"
     CITATION = "L. Moroney: Horses or Humans Dataset, 2019"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "train": Resource(
-            _CARD + "horse-or-human.zip",
-            149574867,
-            "e2e6f70d3d549c5dd10a57165e55af253ee66ad750403f95c0fb76bb943633a9",
-        ),
-        "test": Resource(
-            _CARD + "validation-horse-or-human.zip",
-            11480187,
-            "ae5fff2f4f5554791f05358108e2e05d9801b191f1896ea101402f0e7f6c32c0",
-        ),
-    }
+    RESOURCES = listed("horses_or_humans")
 
 
 @register
@@ -137,18 +111,7 @@ class RockPaperScissors(_ZipsOfFolders):
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 2_520, "test": 372}
     HOMEPAGE = "http://laurencemoroney.com/rock-paper-scissors-dataset"
     CITATION = "L. Moroney: Rock, Paper, Scissors Dataset, 2019"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "train": Resource(
-            _CARD + "rps.zip",
-            200682221,
-            "c2403444395842ad04c53612bad54b574443eae17a0723117a2ff87b9d72194f",
-        ),
-        "test": Resource(
-            _CARD + "rps-test-set.zip",
-            29516758,
-            "c27ab9fa43ce40b2e453de711365b477f4424586edf0388116674fd320f07503",
-        ),
-    }
+    RESOURCES = listed("rock_paper_scissors")
 
 
 @register
@@ -164,13 +127,7 @@ class Malaria(ImageSet):
         "S. Rajaraman et al.: Pre-trained convolutional neural networks as feature extractors "
         "toward improved malaria parasite detection in thin blood smear images, PeerJ 6, 2018"
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://data.lhncbc.nlm.nih.gov/public/Malaria/cell_images.zip",
-            353452851,
-            "0a949556b2414159b5100192609805376654c4266d8d187be9b1922fad43c668",
-        )
-    }
+    RESOURCES = listed("malaria")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
@@ -223,41 +180,7 @@ class Imagenette(ImageSet):
         for generation, end in (("2", "-v2"), ("", ""))
         for size, part in (("full-size", ""), ("320px", "-320"), ("160px", "-160"))
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        name: Resource(f"https://s3.amazonaws.com/fast-ai-imageclas/{name}.tgz", size, digest)
-        for name, size, digest in (
-            (
-                "imagenette",
-                1556495367,
-                "1bd650bc16884ca88e4f0f537ed8569b1f8d7ae865d37eba8ecdd87d9cd9dcfa",
-            ),
-            (
-                "imagenette-160",
-                98752094,
-                "4bacf19aa3f2454e330ac366c98ac1e470ccc6bebca8ff63ecc7f339cb2ead11",
-            ),
-            (
-                "imagenette-320",
-                341289752,
-                "0e3ac85d7f3fd0a63d5e27d85c68511be9ac4dae260345b6f7434a0d4fa24b3f",
-            ),
-            (
-                "imagenette2",
-                1557161267,
-                "6cbfac238434d89fe99e651496f0812ebc7a10fa62bd42d6874042bf01de4efd",
-            ),
-            (
-                "imagenette2-160",
-                99003388,
-                "64d0c4859f35a461889e0147755a999a48b49bf38a7e0f9bd27003f10db02fe5",
-            ),
-            (
-                "imagenette2-320",
-                341663724,
-                "569b4497c98db6dd29f335d1f109cf315fe127053cedf69010d047f0188e158c",
-            ),
-        )
-    }
+    RESOURCES = listed("imagenette")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         folder = cast(ImagenetteConfig, self.builder_config).folder
@@ -303,13 +226,7 @@ class Eurosat(ImageSet):
     BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
         BuilderConfig("rgb", description="Sentinel-2 RGB channels"),
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "rgb": Resource(
-            "http://madm.dfki.de/files/sentinel/EuroSAT.zip",
-            94280567,
-            "8ebea626349354c5328b142b96d0430e647051f26efc2dc974c843f25ecf70bd",
-        )
-    }
+    RESOURCES = listed("eurosat")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["rgb"]))}
@@ -336,13 +253,7 @@ class Food101(ImageSet):
         "L. Bossard, M. Guillaumin, L. Van Gool: Food-101 - Mining Discriminative Components with "
         "Random Forests, ECCV 2014"
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz",
-            4996278331,
-            "d97d15e438b7f4498f96086a4f7e2fa42a32f2712e87d3295441b2b6314053a4",
-        )
-    }
+    RESOURCES = listed("food101")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         folder = dl_manager.download_and_extract(self.RESOURCES["all"]) / "food-101"
@@ -373,13 +284,7 @@ class Dtd(ImageSet):
         "M. Cimpoi, S. Maji, I. Kokkinos, S. Mohamed, A. Vedaldi: Describing Textures in the Wild, "
         "CVPR 2014"
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz",
-            625239812,
-            "e42855a52a4950a3b59612834602aa253914755c95b0cff9ead6d07395f8e205",
-        )
-    }
+    RESOURCES = listed("dtd")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         folder = dl_manager.download_and_extract(self.RESOURCES["all"]) / "dtd"
@@ -416,21 +321,7 @@ class OxfordIiitPet(ImageSet):
     CITATION = "O. M. Parkhi, A. Vedaldi, A. Zisserman, C. V. Jawahar: Cats and Dogs, CVPR 2012"
     LICENSE = "CC BY-SA 4.0"
     NOTES = ("Pictures are the files of the archive; TFDS encodes some damaged ones again.",)
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        name: Resource(f"https://thor.robots.ox.ac.uk/~vgg/data/pets/{name}.tar.gz", size, digest)
-        for name, size, digest in (
-            (
-                "annotations",
-                19173078,
-                "52425fb6de5c424942b7626b428656fcbd798db970a937df61750c0f1d358e91",
-            ),
-            (
-                "images",
-                791918971,
-                "67195c5e1c01f1ab5f9b6a5d22b8c27a580d896ece458917e61d459337fa318d",
-            ),
-        )
-    }
+    RESOURCES = listed("oxford_iiit_pet")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         folders = dl_manager.download_and_extract(dict(self.RESOURCES))
@@ -500,29 +391,7 @@ class OxfordFlowers102(ImageSet):
         "M.-E. Nilsback, A. Zisserman: Automated Flower Classification over a Large Number of "
         "Classes, ICVGIP 2008"
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        name: Resource(f"https://www.robots.ox.ac.uk/~vgg/data/flowers/102/{file}", size, digest)
-        for name, file, size, digest in (
-            (
-                "images",
-                "102flowers.tgz",
-                344862509,
-                "2d01ecc807db462958cfe3d92f57a8c252b4abd240eb955770201e45f783b246",
-            ),
-            (
-                "labels",
-                "imagelabels.mat",
-                502,
-                "4903e94206bac23bf772aadf06451916df56b58fc483a62db32a97b82656651d",
-            ),
-            (
-                "splits",
-                "setid.mat",
-                14989,
-                "46b8678f91fd95d3c8f4feab80d271a6c834a1dd896fe29fd3e6ad9ce5c8dccd",
-            ),
-        )
-    }
+    RESOURCES = listed("oxford_flowers102")
 
     def _label(self) -> ClassLabel:
         return ClassLabel(names=_FLOWERS.split("; "))

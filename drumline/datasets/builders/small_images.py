@@ -15,7 +15,7 @@ from drumline.datasets.prepared.generator import Examples
 from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import ArchiveError
 from drumline.datasets.sources.manager import DownloadManager
-from drumline.datasets.sources.resource import Resource
+from drumline.datasets.sources.resource import listed
 
 _CIFAR = (
     "A. Krizhevsky: Learning Multiple Layers of Features from Tiny Images, technical report, "
@@ -46,13 +46,7 @@ class Cifar10(ImageSet):
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 50_000, "test": 10_000}
     HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
     CITATION = _CIFAR
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-            170052171,
-            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-        )
-    }
+    RESOURCES = listed("cifar10")
     FOLDER = "cifar-10-batches-bin"
     FILES: ClassVar[Mapping[str, list[str]]] = {
         "train": [f"data_batch_{i}.bin" for i in range(1, 6)],
@@ -92,13 +86,7 @@ class Cifar100(Cifar10):
 
     name = "cifar100"
     LABELS = 100
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
-            168513733,
-            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-        )
-    }
+    RESOURCES = listed("cifar100")
     FOLDER = "cifar-100-binary"
     FILES: ClassVar[Mapping[str, list[str]]] = {"train": ["train.bin"], "test": ["test.bin"]}
     KEYS: ClassVar[Mapping[str, str]] = {
@@ -126,22 +114,7 @@ class SvhnCropped(ImageSet):
         "Y. Netzer, T. Wang, A. Coates, A. Bissacco, B. Wu, A. Y. Ng: Reading Digits in Natural "
         "Images with Unsupervised Feature Learning, NIPS Workshop 2011"
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        split: Resource(f"http://ufldl.stanford.edu/housenumbers/{split}_32x32.mat", size, digest)
-        for split, size, digest in (
-            (
-                "train",
-                182040794,
-                "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-            ),
-            ("test", 64275384, "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
-            (
-                "extra",
-                1329278602,
-                "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3",
-            ),
-        )
-    }
+    RESOURCES = listed("svhn_cropped")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         paths = dl_manager.download(dict(self.RESOURCES))
@@ -182,13 +155,7 @@ class Stl10(ImageSet):
         "A. Coates, H. Lee, A. Y. Ng: An Analysis of Single Layer Networks in Unsupervised Feature "
         "Learning, AISTATS 2011"
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-            2640397119,
-            "f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866",
-        )
-    }
+    RESOURCES = listed("stl10")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         folder = dl_manager.download_and_extract(self.RESOURCES["all"]) / "stl10_binary"

@@ -16,7 +16,7 @@ from drumline.datasets.prepared.generator import BuilderConfig, Examples, Genera
 from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import iter_archive
 from drumline.datasets.sources.manager import DownloadManager
-from drumline.datasets.sources.resource import Resource
+from drumline.datasets.sources.resource import listed
 
 
 @register
@@ -25,13 +25,7 @@ class Iris(GeneratorBasedBuilder):
 
     name = "iris"
     VERSION = "2.1.0"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://archive.ics.uci.edu/static/public/53/iris.zip",
-            3738,
-            "d11fe30213d36434a0879aab7cb00ce3c812eb7ba2495874438abff7b7b762e9",
-        )
-    }
+    RESOURCES = listed("iris")
 
     def _info(self) -> DatasetInfo:
         kinds = ["Iris-setosa", "Iris-versicolor", "Iris-virginica"]
@@ -97,14 +91,7 @@ class Titanic(GeneratorBasedBuilder):
 
     name = "titanic"
     VERSION = "4.0.0"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://www.openml.org/data/get_csv/16826755/phpMYEkMl",
-            117743,
-            "c617db2c7470716250f6f001be51304c76bcc8815527ab8bae734bdca0735737",
-            "phpMYEkMl.csv",
-        )
-    }
+    RESOURCES = listed("titanic")
 
     def _info(self) -> DatasetInfo:
         features = {
@@ -198,30 +185,7 @@ class Penguins(GeneratorBasedBuilder):
             },
         ),
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        name: Resource(
-            f"https://storage.googleapis.com/download.tensorflow.org/data/palmer_penguins/{name}",
-            size,
-            digest,
-        )
-        for name, size, digest in (
-            (
-                "penguins_lter.csv",
-                50914,
-                "5e625602cdd94c54167b0684c864a11ff9d1f2fb344fb5d252d33dea701a535f",
-            ),
-            (
-                "penguins_processed.csv",
-                25648,
-                "d9e034c8d8905e19b5528a9c195091ceba4b14df6c095c050d89c5f106dd50ba",
-            ),
-            (
-                "penguins_size.csv",
-                13519,
-                "aa728597b2228a2637e39c6f08e40a80971f4cdac7faf7bc21ff4481ee3e3ae9",
-            ),
-        )
-    }
+    RESOURCES = listed("penguins")
 
     def _info(self) -> DatasetInfo:
         config = cast(PenguinsConfig, self.builder_config)
@@ -304,13 +268,7 @@ class WineQuality(GeneratorBasedBuilder):
         BuilderConfig("white", description="White Wine"),
         BuilderConfig("red", description="Red Wine"),
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        color: Resource(
-            "https://archive.ics.uci.edu/ml/machine-learning-databases/wine-quality/"
-            f"winequality-{color}.csv"
-        )
-        for color in ("white", "red")
-    }
+    RESOURCES = listed("wine_quality")
 
     def _info(self) -> DatasetInfo:
         config = cast(BuilderConfig, self.builder_config)
@@ -356,13 +314,7 @@ class ForestFires(GeneratorBasedBuilder):
 
     name = "forest_fires"
     VERSION = "0.0.1"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://archive.ics.uci.edu/ml/machine-learning-databases/forest-fires/forestfires.csv",
-            25478,
-            "0d6586a1fa52f55bef48578aef14eb97273f1e9330e1a53423df497a77065253",
-        )
-    }
+    RESOURCES = listed("forest_fires")
 
     def _info(self) -> DatasetInfo:
         columns = {name: _column(kind) for name, kind in _FIRES.items()}
@@ -397,14 +349,7 @@ class GermanCreditNumeric(GeneratorBasedBuilder):
 
     name = "german_credit_numeric"
     VERSION = "1.0.0"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://archive.ics.uci.edu/ml/machine-learning-databases/statlog/german/"
-            "german.data-numeric",
-            102000,
-            "2752b044394958ab6dd193a0b56ca0f0b3a2d8bc7cb8c008e35a5e84bbec02f8",
-        )
-    }
+    RESOURCES = listed("german_credit_numeric")
 
     def _info(self) -> DatasetInfo:
         return self.dataset_info(

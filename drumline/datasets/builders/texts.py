@@ -15,7 +15,7 @@ from drumline.datasets.prepared.generator import BuilderConfig, Examples, Genera
 from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import iter_archive
 from drumline.datasets.sources.manager import DownloadManager
-from drumline.datasets.sources.resource import Resource
+from drumline.datasets.sources.resource import listed
 
 
 @register
@@ -27,13 +27,7 @@ class ImdbReviews(GeneratorBasedBuilder):
     BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
         BuilderConfig("plain_text", description="Plain text"),
     )
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "http://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
-            84125825,
-            "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
-        )
-    }
+    RESOURCES = listed("imdb_reviews")
 
     def _info(self) -> DatasetInfo:
         return self.dataset_info(
@@ -111,14 +105,7 @@ class AgNewsSubset(_CsvSet):
     FOLDER = "ag_news_csv"
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 120_000, "test": 7_600}
     HOMEPAGE = "https://arxiv.org/abs/1509.01626"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://drive.google.com/uc?export=download&id=0Bz8a_Dbh9QhbUDNpeUdjb0wxRms",
-            11784327,
-            "4e2fc37d369e6e317a8b62d0d2f11d379f8c3dde60c07c35a46b069a246498ad",
-            "ag_news_csv.tar.gz",
-        )
-    }
+    RESOURCES = listed("ag_news_subset")
 
 
 @register
@@ -132,13 +119,7 @@ class YelpPolarityReviews(_CsvSet):
     FOLDER = "yelp_review_polarity_csv"
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 560_000, "test": 38_000}
     HOMEPAGE = "https://course.fast.ai/datasets"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://s3.amazonaws.com/fast-ai-nlp/yelp_review_polarity_csv.tgz",
-            166373201,
-            "528f22e286cad085948acbc3bea7e58188416546b0e364d0ae4ca0ce666abe35",
-        )
-    }
+    RESOURCES = listed("yelp_polarity_reviews")
 
     def _generate_examples(self, path: Path, split: str) -> Examples:
         for name, contents in iter_archive(path):
@@ -156,14 +137,7 @@ class TinyShakespeare(GeneratorBasedBuilder):
 
     name = "tiny_shakespeare"
     VERSION = "1.0.0"
-    RESOURCES: ClassVar[Mapping[str, Resource]] = {
-        "all": Resource(
-            "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"
-            "input.txt",
-            1115394,
-            "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-        )
-    }
+    RESOURCES = listed("tiny_shakespeare")
 
     def _info(self) -> DatasetInfo:
         return self.dataset_info(

@@ -224,6 +224,19 @@ def _copy_links(path: Path, place: Path) -> None:
                 _write(contents, target)
 
 
+def lines_of(path: str | os.PathLike[str], name: str) -> Iterator[str]:
+    """Yield the lines of a text, UTF-8, in an archive; nothing is extracted.
+
+    Raises:
+        ArchiveError: the archive is damaged, or has no such file.
+    """
+    for member, contents in iter_archive(path):
+        if member == name:
+            yield from io.TextIOWrapper(contents, "utf-8")
+            return
+    raise ArchiveError(f"{path}: the archive has no {name}")
+
+
 def opened(path: str | os.PathLike[str]) -> IO[bytes]:
     """Open a file whose contents may be compressed (gzip, bzip2, xz), for reading."""
     with open(path, "rb") as file:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import importlib.resources
 import posixpath
 import re
 import urllib.parse
@@ -45,3 +47,25 @@ class Resource:
         """The name of the file among all downloads: no two URLs have the same."""
         digest = hashlib.sha256(self.url.encode()).hexdigest()[:16]
         return f"{digest}-{self.filename}"
+
+
+def listed(dataset: str) -> dict[str, Resource]:
+    """The files of a dataset that is made here, by name, from ``downloads.tsv``.
+
+    Their URLs, sizes and checksums are those that TensorFlow Datasets records, where it has them.
+    """
+    return dict(_all_listed().get(dataset, {}))
+
+
+@functools.cache
+def _all_listed() -> dict[str, dict[str, Resource]]:
+    found: dict[str, dict[str, Resource]] = {}
+    text = importlib.resources.files(__package__).joinpath("downloads.tsv").read_text("utf-8")
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        dataset, name, url, size, digest, file = (*line.split("\t"), "", "", "")[:6]
+        found.setdefault(dataset, {})[name] = Resource(
+            url, int(size) if size else None, digest or None, file or None
+        )
+    return found

@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import io
 import json
-import tarfile
-import zipfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from drumline import datasets, image
-
-Examples = dict[str, list[dict[str, Any]]]
-
-
-@dataclasses.dataclass
-class Fabricated:
-    """Files by their URLs, and the examples that are in them, by split."""
-
-    files: dict[str, bytes]
-    examples: Examples
-
-
-def tar(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode=mode) as archive:  # type: ignore[call-overload]
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return out.getvalue()
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return out.getvalue()
+from drumline import image
+from tests.datasets.builders.archives import Examples, Fabricated, resources, tar, zipped
+from tests.datasets.builders.fabricated_texts import TEXTS
 
 
 def pixels(seed: int, *shape: int) -> np.ndarray:
@@ -63,13 +33,6 @@ def png(seed: int, *shape: int) -> tuple[bytes, np.ndarray]:
 def idx(array: np.ndarray) -> bytes:
     head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
     return gzip.compress(head + array.tobytes())
-
-
-def resources(name: str) -> dict[str, Any]:
-    from drumline.datasets.registry import builder_class
-
-    found: Any = builder_class(name)
-    return dict(found.RESOURCES)
 
 
 def of_idx(name: str) -> Fabricated:
@@ -558,24 +521,6 @@ FABRICATED: dict[str, Callable[..., Fabricated]] = {
     "german_credit_numeric": german_credit,
     "malaria": malaria,
     "moving_mnist": moving_mnist,
+    **TEXTS,
 }
 """What makes the files of each dataset."""
-
-
-def prepared(name: str, files: dict[str, bytes], root: Path, patch: Any) -> datasets.DatasetBuilder:
-    """Return a builder that has prepared these files in place of those of the network."""
-    from drumline.datasets.sources.manager import DownloadManager, _mapped
-
-    folder = root / "files"
-    folder.mkdir(exist_ok=True)
-
-    def path_of(resource: Any) -> Path:
-        url = getattr(resource, "url", resource)
-        path = folder / (getattr(resource, "filename", None) or url.rpartition("/")[2])
-        path.write_bytes(files[url])
-        return path
-
-    patch.setattr(DownloadManager, "download", lambda self, nested: _mapped(path_of, nested))
-    made = datasets.builder(name, data_dir=root / "data")
-    made.download_and_prepare()
-    return made

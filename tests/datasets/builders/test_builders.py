@@ -10,7 +10,8 @@ import pytest
 
 from drumline import datasets
 from drumline.datasets.registry import builder_class
-from tests.datasets.builders.fabricated import FABRICATED, prepared
+from tests.datasets.builders.archives import prepared
+from tests.datasets.builders.fabricated import FABRICATED
 
 
 def comparable(example: Any) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from drumline import datasets
-from tests.datasets.builders.fabricated import FABRICATED, prepared
+from tests.datasets.builders.archives import prepared
+from tests.datasets.builders.fabricated import FABRICATED
 from tests.datasets.prepared.every_feature import plain
 
 tfds = pytest.importorskip(

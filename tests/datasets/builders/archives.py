@@ -1,0 +1,66 @@
+"""Archives and files of tests, in memory, and the preparing of a dataset from them."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from drumline import datasets
+
+Examples = dict[str, list[dict[str, Any]]]
+
+
+@dataclasses.dataclass
+class Fabricated:
+    """Files by their URLs, and the examples that are in them, by split."""
+
+    files: dict[str, bytes]
+    examples: Examples
+
+
+def tar(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def resources(name: str) -> dict[str, Any]:
+    from drumline.datasets.registry import builder_class
+
+    found: Any = builder_class(name)
+    return dict(found.RESOURCES)
+
+
+def prepared(name: str, files: dict[str, bytes], root: Path, patch: Any) -> datasets.DatasetBuilder:
+    """Return a builder that has prepared these files in place of those of the network."""
+    from drumline.datasets.sources.manager import DownloadManager, _mapped
+
+    folder = root / "files"
+    folder.mkdir(exist_ok=True)
+
+    def path_of(resource: Any) -> Path:
+        url = getattr(resource, "url", resource)
+        path = folder / (getattr(resource, "filename", None) or url.rpartition("/")[2])
+        path.write_bytes(files[url])
+        return path
+
+    patch.setattr(DownloadManager, "download", lambda self, nested: _mapped(path_of, nested))
+    made = datasets.builder(name, data_dir=root / "data")
+    made.download_and_prepare()
+    return made
