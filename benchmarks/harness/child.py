@@ -23,7 +23,7 @@ def main() -> None:
     result_fd = os.dup(1)
     os.dup2(2, 1)
 
-    from benchmarks.harness.turns import by_turns
+    from benchmarks.harness.schedule import by_turns
     from benchmarks.workloads import WORKLOADS
 
     workload = WORKLOADS[arguments.workload]

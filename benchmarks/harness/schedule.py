@@ -1,12 +1,14 @@
-"""Interleaved rounds: every contender once, in order, then all again."""
+"""Interleaved rounds: every contender once, in order, then all again; turns in one process."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.harness.measurement import Measurement
 from benchmarks.harness.process import Failure, Run
+from benchmarks.harness.workload import Contender, Scale
 
 Launch = Callable[[str], Run]
 Check = Callable[[Mapping[str, Measurement]], dict[str, str]]
@@ -66,3 +68,31 @@ def run_rounds(
         if failure.kind == "wrong":
             result.runs[name] = [None] * rounds
     return result
+
+
+def by_turns(contenders: Sequence[Contender], scale: Scale, turns: int) -> list[Measurement]:
+    """Run contenders in one process, in turns, each in the reverse order of the one before.
+
+    What distinguishes two processes is left out so.
+
+    Returns:
+        A measurement for each: that of its first turn, with the later epochs of all turns. What the
+        check looks at is that of the last turn.
+
+    Raises:
+        ValueError: ``turns`` is not positive.
+    """
+    if turns < 1:
+        raise ValueError(f"contenders must have at least one turn, not {turns}")
+    found: dict[str, list[Measurement]] = {contender.name: [] for contender in contenders}
+    for turn in range(turns):
+        for contender in contenders if turn % 2 == 0 else reversed(contenders):
+            found[contender.name].append(contender.run(scale))
+    return [
+        dataclasses.replace(
+            taken[0],
+            later_epochs_s=tuple(seconds for each in taken for seconds in each.later_epochs_s),
+            evidence=taken[-1].evidence,
+        )
+        for taken in found.values()
+    ]

@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.harness.turns import by_turns
+from benchmarks.harness.schedule import by_turns
 from benchmarks.harness.workload import Contender, Scale
 
 SCALE = Scale(elements=4, batch_size=2, later_epochs=1)
