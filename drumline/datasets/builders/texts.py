@@ -67,6 +67,7 @@ class _CsvSet(GeneratorBasedBuilder):
     FOLDER: ClassVar[str] = ""
     SPLITS: ClassVar[Mapping[str, int]] = {}
     HOMEPAGE: ClassVar[str] = ""
+    NOTES: ClassVar[Sequence[str]] = ()
 
     def _info(self) -> DatasetInfo:
         texts: dict[str, Any] = {name: TextFeature() for name in self.TEXTS}
@@ -79,6 +80,7 @@ class _CsvSet(GeneratorBasedBuilder):
                 "Classification, NIPS 2015"
             ),
             splits=self.SPLITS,
+            notes=self.NOTES,
         )
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
@@ -106,6 +108,21 @@ class AgNewsSubset(_CsvSet):
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 120_000, "test": 7_600}
     HOMEPAGE = "https://arxiv.org/abs/1509.01626"
     RESOURCES = listed("ag_news_subset")
+
+
+@register
+class AmazonPolarity(_CsvSet):
+    """Reviews of Amazon, bad and good ones."""
+
+    name = "amazon_polarity"
+    TEXTS = ("title", "content")
+    LABELS = ("negative", "positive")
+    SUPERVISED = ("content", "label")
+    FOLDER = "amazon_review_polarity_csv"
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 3_600_000, "test": 400_000}
+    HOMEPAGE = "https://registry.opendata.aws/fast-ai-nlp/"
+    NOTES = ("Layout not verified: TFDS has no builder of this name.",)
+    RESOURCES = listed("amazon_polarity")
 
 
 @register

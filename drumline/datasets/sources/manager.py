@@ -69,6 +69,14 @@ class DownloadManager:
                 return path
         raise FileNotFoundError(self._how(f"{' or '.join(names)} is not in {self._manual_dir}"))
 
+    def manual_files(self, pattern: str) -> list[Path]:
+        """Return the files that were put there by hand and whose names match, sorted; none if none.
+
+        Args:
+            pattern: of names in the directory, as ``"c4/en/*.json.gz"``.
+        """
+        return sorted(self._manual_dir.glob(pattern))
+
     def _how(self, fault: str) -> str:
         how = (self._instructions or "").strip() or "put the files there"
         return (

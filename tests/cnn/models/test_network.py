@@ -37,7 +37,8 @@ def test_formats_compute_the_same(name: str, dataset: str, size: int) -> None:
         )
         for data_format in ("NCHW", "channels_last")
     )
-    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+    # Of NASNet's 200 layers float32 leaves less.
+    np.testing.assert_allclose(found, expected, atol=4e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,47 @@ def test_a_map_whose_last_windows_are_errors_is_called():
         list(dataset)
 
 
+def failing(count, at):
+    """Numbers, of which one fails."""
+
+    def number(i):
+        if int(i) == at:
+            raise ValueError(f"no {at}")
+        return np.int64(i)
+
+    return Dataset.range(count).map(number)
+
+
+@given(
+    count=st.integers(1, 9),
+    size=st.integers(1, 5),
+    shift=st.integers(1, 5),
+    stride=st.integers(1, 3),
+    at=st.integers(1, 8),
+    stop=st.integers(0, 6),
+)
+@settings(max_examples=60)
+def test_an_error_among_what_is_left_at_the_end_is_raised(count, size, shift, stride, at, stop):
+    """Each full window that has it raises it; if none does, what is left at the end does, once."""
+    spans = [range(s, s + (size - 1) * stride + 1, stride) for s in range(0, count, shift)]
+    full = [span for span in spans if span[-1] < count]
+    expected = [f"no {at}" if at in span else list(span) for span in full]
+    fails = at < count and not any(at in span for span in full)
+    if fails and any(at in span for span in spans):
+        expected.append(f"no {at}")
+    if expected[:1] == [f"no {at}"]:
+        return  # flat_map calls its function with the first window
+    windows = failing(count, at).window(size, shift, stride, drop_remainder=True)
+    dataset = windows.flat_map(lambda w: w.batch(size))
+    for made in (dataset, plain(dataset)):
+        found = [
+            each.splitlines()[0] if isinstance(each, str) else each[0][1]
+            for each in outcomes(iter(made))
+        ]
+        assert found == expected
+        check_going_on(made, outcomes(iter(made)), min(stop, len(expected)))
+
+
 def test_windows_visited_by_turns_keep_their_datasets():
     dataset = Dataset.range(9).window(4).interleave(lambda w: w.batch(2), 2, 1)
     assert names(dataset)[-1] == "interleave"

@@ -140,14 +140,46 @@ class WindowStage(Stage):
         self._have = 0
         self._skip = 0
         self._ended = False
+        self._overlapping = -(-node.span // node.shift) - 1
+        self._windows = 0
 
     def next(self, limit: int) -> Block | None:
         starts = self._starts(limit)
         if not starts:
-            return None
+            return self._left_over()
         block = self._made(starts)
-        self._drop(block.events * self.node.shift)
+        self._move_on(block.events)
         return block
+
+    def _move_on(self, windows: int) -> None:
+        """Leave so many windows behind; the last that reach into the next one are counted."""
+        self._windows = min(self._windows + windows, self._overlapping)
+        self._drop(windows * self.node.shift)
+
+    def _left_over(self) -> Block | None:
+        """Return the error among elements that no full window has, where only full ones are made.
+
+        What is left at the end is left out, and an error must not be.
+        """
+        first = 0
+        for _, block in self._held:
+            position = first + block.n
+            if block.error is not None and self._is_of_short_window(position):
+                self._drop(self._have)
+                return Block(stack([], self.node.spec), 0, block.error)
+            first += block.events
+        return None
+
+    def _is_of_short_window(self, position: int) -> bool:
+        """Whether windows that are not full have a position, and none before them does."""
+        node = self.node
+
+        def has(start: int) -> bool:
+            number, rest = divmod(position - start, node.stride)
+            return not rest and 0 <= number < node.size
+
+        before = (-node.shift * number for number in range(1, self._windows + 1))
+        return any(map(has, range(0, position + 1, node.shift))) and not any(map(has, before))
 
     def _starts(self, limit: int) -> range:
         """Return where the next windows begin, up to ``limit`` of them, after reading them."""
@@ -248,10 +280,11 @@ class WindowStage(Stage):
 
     def state(self) -> State:
         at = self._held[0][0] if self._held else self._pushback.state()
-        return {"skip": self._skip, "input": at}
+        return {"skip": self._skip, "windows": self._windows, "input": at}
 
     def restore(self, state: State) -> None:
         self._skip = state["skip"]
+        self._windows = state.get("windows", self._overlapping)  # absent from older states
         self._pushback.restore(state["input"])
 
     def most_nbytes(self) -> int | None:
@@ -334,10 +367,10 @@ class StackedWindowStage(WindowStage):
         while starts := self._starts(limit):
             full = self._full(len(starts))
             block = self._views(full) if full else self._single()
-            self._drop(max(1, block.events) * self.node.shift)
+            self._move_on(max(1, block.events))
             if block.events:
                 return block
-        return None
+        return self._left_over()
 
     def _full(self, most: int) -> int:
         """Return how many windows from the first one on lie within the first block."""
