@@ -195,8 +195,10 @@ def _has_no_access(program: Program) -> bool:
         for number in range(1, len(program.steps) + 1)
         for leaf in tensors_of(program.before(number).build(THEIRS).element_spec)
     )
-    cached = any(step.text.startswith(".cache") for step in program.steps)
-    return varying or cached or _runs_as_python(program)
+    # Theirs goes through unbatch as well where the size of each batch is known.
+    steps = (".cache", ".unbatch")
+    known = any(step.text.startswith(steps) for step in program.steps)
+    return varying or known or _runs_as_python(program)
 
 
 def _positions(program: Program, ours: Outcome) -> list[str]:
