@@ -86,7 +86,7 @@ def _spec(variable: Any) -> tuple[Any, ...]:
 
 
 def _layouts(batch: str | None, parts: int) -> dict[str, tuple[str | None, ...]]:
-    """Where weights lie; `batch` is the axis of ``shard=``, and does not cut 6 rows into 4 parts."""
+    """Where weights lie; `batch` is the axis of ``shard=``, which cannot cut 6 rows in 4 parts."""
     return {
         "up/kernel": (batch if 6 % parts == 0 else None, "model"),
         "up/bias": ("model",),

@@ -352,11 +352,9 @@ class _Translations(GeneratorBasedBuilder):
             languages = self._pair
             if named := re.search(r"\.([a-z][a-z])-([a-z][a-z])(\.tsv|$)", names[0]):
                 languages = [named[1], named[2]]
-            if corpus.name.startswith("newscommentary_v14"):
-                languages = self._pair
             tab = "|||" if corpus.name.startswith("wikiheadlines") else "\t"
-            with opened(paths[0]) as lines:
-                for number, line in enumerate(io.TextIOWrapper(lines, "utf-8")):
+            with io.TextIOWrapper(opened(paths[0]), "utf-8") as lines:
+                for number, line in enumerate(lines):
                     cells = line.split(tab)
                     if len(cells) == 2:
                         yield number, dict(zip(languages, map(str.strip, cells), strict=True))

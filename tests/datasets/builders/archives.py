@@ -16,10 +16,11 @@ Examples = dict[str, list[dict[str, Any]]]
 
 @dataclasses.dataclass
 class Fabricated:
-    """Files by their URLs, and the examples that are in them, by split."""
+    """Files by their URLs, the examples that are in them, by split, and files put there by hand."""
 
     files: dict[str, bytes]
     examples: Examples
+    manual: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
 
 def tar(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
@@ -47,7 +48,7 @@ def resources(name: str) -> dict[str, Any]:
     return dict(found.RESOURCES)
 
 
-def prepared(name: str, files: dict[str, bytes], root: Path, patch: Any) -> datasets.DatasetBuilder:
+def prepared(name: str, made: Fabricated, root: Path, patch: Any) -> datasets.DatasetBuilder:
     """Return a builder that has prepared these files in place of those of the network."""
     from drumline.datasets.sources.manager import DownloadManager, _mapped
 
@@ -57,10 +58,19 @@ def prepared(name: str, files: dict[str, bytes], root: Path, patch: Any) -> data
     def path_of(resource: Any) -> Path:
         url = getattr(resource, "url", resource)
         path = folder / (getattr(resource, "filename", None) or url.rpartition("/")[2])
-        path.write_bytes(files[url])
+        path.write_bytes(made.files[url])
         return path
 
     patch.setattr(DownloadManager, "download", lambda self, nested: _mapped(path_of, nested))
-    made = datasets.builder(name, data_dir=root / "data")
-    made.download_and_prepare()
-    return made
+    builder = datasets.builder(name, data_dir=root / "data")
+    builder.download_and_prepare(manual_dir=put_by_hand(made, root))
+    return builder
+
+
+def put_by_hand(made: Fabricated, root: Path) -> Path:
+    """Write the files that cannot be downloaded, and return their directory."""
+    folder = root / "manual"
+    for name, content in made.manual.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder

@@ -12,6 +12,7 @@ import numpy as np
 
 from drumline import image
 from tests.datasets.builders.archives import Examples, Fabricated, resources, tar, zipped
+from tests.datasets.builders.fabricated_corpora import CORPORA
 from tests.datasets.builders.fabricated_texts import TEXTS
 
 
@@ -415,6 +416,19 @@ def wine() -> Fabricated:
     return Fabricated({url: ("\n".join(lines) + "\n").encode()}, {"train": rows})
 
 
+def amazon() -> Fabricated:
+    inside, examples = {}, {}
+    for split in ("train", "test"):
+        rows = [(1 + i % 2, f"{split} title", f'said "{i}"') for i in range(4)]
+        text = "".join('"{}","{}","{}"\n'.format(a, b, c.replace('"', '""')) for a, b, c in rows)
+        inside[f"amazon_review_polarity_csv/{split}.csv"] = text.encode()
+        examples[split] = [
+            {"title": title.encode(), "content": content.encode(), "label": label - 1}
+            for label, title, content in rows
+        ]
+    return Fabricated({resources("amazon_polarity")["all"].url: tar(inside)}, examples)
+
+
 def yelp() -> Fabricated:
     files, examples = {"yelp_review_polarity_csv/readme.txt": b"x"}, {}
     for split, count in (("train", 4), ("test", 2)):
@@ -516,11 +530,13 @@ FABRICATED: dict[str, Callable[..., Fabricated]] = {
     "penguins/simple": penguins,
     "wine_quality/red": wine,
     "yelp_polarity_reviews": yelp,
+    "amazon_polarity": amazon,
     "tiny_shakespeare": shakespeare,
     "forest_fires": forest_fires,
     "german_credit_numeric": german_credit,
     "malaria": malaria,
     "moving_mnist": moving_mnist,
     **TEXTS,
+    **CORPORA,
 }
 """What makes the files of each dataset."""
