@@ -65,7 +65,12 @@ def show_info(name: str, data_dir: Path | None, console: Console) -> None:
         CommandError: there is none.
     """
     try:
-        console.print(_open(name, data_dir).info.page())
+        made = _open(name, data_dir)
+        console.print(made.info.page())
+        configs = getattr(made, "BUILDER_CONFIGS", ())
+        if configs:
+            names = ", ".join(sorted(config.name for config in configs))
+            console.print(f"\n[bold]Configurations[/]: {escape(names)}", soft_wrap=True)
     except _FAULTS as error:
         raise CommandError(str(error)) from error
 

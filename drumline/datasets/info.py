@@ -13,9 +13,12 @@ from rich.text import Text
 
 from drumline.datasets.features.connector import FeatureConnector
 from drumline.datasets.features.containers import FeaturesDict, describe, to_feature
+from drumline.datasets.features.tensors import ClassLabel
 from drumline.datasets.split_expression import AbstractSplit, resolve_split
 
 _WIDTH = 100
+_FEW_CLASSES = 30
+"""Whose names a page shows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +168,7 @@ class DatasetInfo:
         parts: list[RenderableType] = [self._heading(), self._facts()]
         if len(self.splits):
             parts.append(self._splits())
-        parts.append(self._features())
+        parts += [self._features(), *self._classes(), self._loading()]
         parts += [Text(note, style="yellow") for note in self.notes]
         if self.citation:
             parts += [Text("\nCitation", style="bold"), Text(self.citation, style="dim")]
@@ -215,6 +218,24 @@ class DatasetInfo:
         for row in describe(self.features):
             table.add_row(*(Text(cell) for cell in row))
         return table
+
+    def _classes(self) -> list[RenderableType]:
+        """The names of classes, where they are few."""
+        leaves = self.features.items() if isinstance(self.features, FeaturesDict) else ()
+        lines = []
+        for name, feature in leaves:
+            names = feature.names if isinstance(feature, ClassLabel) else None
+            if names and len(names) <= _FEW_CLASSES:
+                lines.append(Text(f"{name}: {', '.join(names)}", style="dim"))
+        return [Text(""), *lines] if lines else []
+
+    def _loading(self) -> RenderableType:
+        name = "/".join(each for each in (self.name, self.config_name) if each)
+        split = next(iter(self.splits), "train")
+        split = "train" if "train" in self.splits else split
+        pairs = "" if self.supervised_keys is None else ", as_supervised=True"
+        call = f'dl.datasets.load("{name}", split="{split}"{pairs})'
+        return Group(Text("\nLoad", style="bold"), Text(call))
 
     def __str__(self) -> str:
         out = io.StringIO()

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from drumline.cli import app
 from drumline.datasets import command
-from tests.datasets.builders.fabricated import FABRICATED, prepared
+from tests.datasets.builders.archives import prepared
+from tests.datasets.builders.fabricated import FABRICATED
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -26,7 +27,7 @@ def test_from_nothing_to_a_verified_dataset(
     assert code == 0
     for expected in ("cifar10/3.0.2", "50,000", "ClassLabel, 10 classes", "Citation", "Krizhevsky"):
         assert expected in text
-    made = prepared("cifar10", FABRICATED["cifar10"]().files, tmp_path, monkeypatch)
+    made = prepared("cifar10", FABRICATED["cifar10"](), tmp_path, monkeypatch)
     code, text = run("prepare", "cifar10", *where)
     assert code == 0 and "cifar10/3.0.2: 18 examples" in text
     code, text = run("list", *where)
@@ -42,13 +43,28 @@ def test_from_nothing_to_a_verified_dataset(
     assert code == 1 and "missing" in text
 
 
+def test_the_page_says_how_to_load_it_and_what_classes_are_called(tmp_path: Path) -> None:
+    where = ["--data-dir", str(tmp_path)]
+    _, text = run("info", "cifar10", *where)
+    assert "label: airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck" in text
+    assert 'dl.datasets.load("cifar10", split="train", as_supervised=True)' in text
+    assert "Configurations" not in text
+    _, text = run("info", "emnist/letters", *where)
+    assert "Configurations: balanced, byclass, bymerge, digits, letters, mnist" in text
+    assert 'dl.datasets.load("emnist/letters", split="train", as_supervised=True)' in text
+    _, text = run("info", "cifar100", *where)
+    assert "label: " not in text.split("Load")[0].replace("coarse_label", "")
+    _, text = run("info", "moving_mnist", *where)
+    assert 'dl.datasets.load("moving_mnist", split="test")' in text
+
+
 def test_an_unknown_name(tmp_path: Path) -> None:
     code, text = run("info", "cifar11", "--data-dir", str(tmp_path))
     assert code == 1 and "Did you mean 'cifar10'?" in text
 
 
 def test_fewer_examples_than_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = prepared("iris", FABRICATED["iris"]().files, tmp_path, monkeypatch)
+    made = prepared("iris", FABRICATED["iris"](), tmp_path, monkeypatch)
     info = Path(made.data_dir) / "dataset_info.json"
     info.write_text(info.read_text().replace('"9"', '"12"'))
     with pytest.raises(command.CommandError):
