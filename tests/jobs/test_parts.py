@@ -67,6 +67,17 @@ def test_the_cluster_is_joined_in_the_order_of_the_hosts() -> None:
     }
 
 
+def test_hosts_of_one_process_each() -> None:
+    layout = Layout(2, ps=1, chief=True, evaluator=True, nodes=5, process_per_node=True)
+    assert [[str(task) for task in layout.tasks_of(node)] for node in range(5)] == [
+        ["chief:0"],
+        ["worker:0"],
+        ["worker:1"],
+        ["ps:0"],
+        ["evaluator:0"],
+    ]
+
+
 def test_a_log_is_followed_line_by_line(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tail = LogTail(log)

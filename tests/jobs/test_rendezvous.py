@@ -85,6 +85,38 @@ elif attempt == "0":
     assert list(map(len, tokens)) == [1, 1] and tokens[0] != tokens[1]
 
 
+def test_hosts_of_one_process_each_end_together(launcher: Launcher, rendezvous: str) -> None:
+    """A parameter server alone on its host is stopped when the workers of others are done."""
+    body = """
+tell(f"{task}-{index}", json.dumps(config["cluster"]))
+for each in ("worker-0", "worker-1", "ps-0"):
+    wait_for(each)
+if task == "ps":
+    time.sleep(60)
+"""
+    options = ["--process-per-node", "--workers", "2", "--ps", "1", "--rendezvous", rendezvous]
+    jobs = [
+        launcher.start(
+            *(*options, "--node-rank", str(rank), "--log-dir", str(launcher.logs / str(rank))),
+            body=body,
+            env=launcher.environment({"DRUMLINE_RENDEZVOUS_TOKEN": "secret"}),
+        )
+        for rank in range(3)
+    ]
+    outputs = [output(job) for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0, 0], outputs
+    cluster = json.loads(launcher.told("ps-0"))
+    assert {kind: len(addresses) for kind, addresses in cluster.items()} == {"worker": 2, "ps": 1}
+    logs = sorted(path.name for path in launcher.logs.glob("*/*.log"))
+    assert logs == ["ps-0.log", "worker-0.log", "worker-1.log"]
+
+
+def test_more_hosts_than_processes_are_refused(launcher: Launcher) -> None:
+    wrong = launcher.start("--process-per-node", "--workers", "2", "--nodes", "3", body="pass")
+    text = output(wrong)
+    assert wrong.returncode == 2 and "there are 2 processes" in text
+
+
 def test_who_was_started_differently_is_refused_and_the_others_wait_on(
     launcher: Launcher, rendezvous: str
 ) -> None:

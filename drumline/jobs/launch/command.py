@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated
@@ -85,8 +86,24 @@ def launch(
         ),
     ] = False,
     nodes: Annotated[
-        int, typer.Option(min=1, help="How many hosts.", rich_help_panel=_MANY_HOSTS)
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many hosts.",
+            show_default="1; with --process-per-node one for each process",
+            rich_help_panel=_MANY_HOSTS,
+        ),
+    ] = None,
+    process_per_node: Annotated[
+        bool,
+        typer.Option(
+            "--process-per-node",
+            help="--workers and --ps are those of the whole job, of which each host runs one "
+            "process: host 0 the chief or worker:0, the next ones the other workers, then the "
+            "parameter servers, then the evaluator.",
+            rich_help_panel=_MANY_HOSTS,
+        ),
+    ] = False,
     node_rank: Annotated[
         int,
         typer.Option(min=0, help="The number of this host, from 0.", rich_help_panel=_MANY_HOSTS),
@@ -137,9 +154,12 @@ def launch(
     from drumline.jobs.launch.tasks import Layout
     from drumline.jobs.launch.view import View
 
+    layout = Layout(workers, ps, chief, evaluator)
+    if nodes is None:
+        nodes = len(layout.tasks_of(0)) if process_per_node else 1
     options = LaunchOptions(
         command=tuple(command or ()),
-        layout=Layout(workers, ps, chief, evaluator, nodes),
+        layout=dataclasses.replace(layout, nodes=nodes, process_per_node=process_per_node),
         log_dir=log_dir or default_log_dir(),
         host=host,
         devices_per_worker=devices_per_worker,

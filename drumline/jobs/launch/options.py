@@ -117,6 +117,13 @@ def _check_nodes(options: LaunchOptions) -> None:
         raise LaunchError(
             f"--node-rank {rank} does not fit --nodes {nodes}: hosts are numbered 0 to {nodes - 1}."
         )
+    if options.layout.process_per_node:
+        processes = len(dataclasses.replace(options.layout, process_per_node=False).tasks_of(0))
+        if nodes != processes:
+            raise LaunchError(
+                f"--nodes {nodes} does not fit --process-per-node: there are {processes} "
+                "processes, and each has a host of its own. Leave --nodes out."
+            )
     if nodes > 1 and options.rendezvous is None:
         raise LaunchError(
             f"--nodes {nodes} needs --rendezvous HOST:PORT, an address of host 0 that the others "

@@ -41,6 +41,8 @@ class Layout:
         chief: whether there is a chief beside the workers, on the first host.
         evaluator: whether there is an evaluator, on the first host.
         nodes: how many hosts.
+        process_per_node: whether `workers` and `ps` are those of the whole job, and each host runs
+            one process: in the order chief, workers, parameter servers, evaluator.
     """
 
     workers: int
@@ -48,6 +50,7 @@ class Layout:
     chief: bool = False
     evaluator: bool = False
     nodes: int = 1
+    process_per_node: bool = False
 
     @property
     def coordinated(self) -> bool:
@@ -60,6 +63,9 @@ class Layout:
 
     def tasks_of(self, node: int) -> list[LaunchedTask]:
         """The tasks that host number `node` runs: chief, workers, ps, evaluator."""
+        if self.process_per_node:
+            whole = dataclasses.replace(self, process_per_node=False)
+            return whole.tasks_of(0)[node : node + 1]
         tasks = [LaunchedTask("chief", 0)] if self.chief and node == 0 else []
         tasks += [LaunchedTask("worker", node * self.workers + i) for i in range(self.workers)]
         tasks += [LaunchedTask("ps", node * self.ps + i) for i in range(self.ps)]

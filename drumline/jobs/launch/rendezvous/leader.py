@@ -259,7 +259,11 @@ class HostRendezvous:
                 for channel in server.present.values():
                     channel.send(Refusal(reason=text))
                 raise LaunchError(f"{text}. Were they started, and do they reach this address?")
-            return server.members()
+            members = server.members()
+        # Not sooner: a host that is welcome goes on, and speaks to one that listens to all.
+        for channel in members.values():
+            channel.send(Welcome())
+        return members
 
     def _introduce(self, channel: LauncherChannel, message: object) -> int | None:
         if not isinstance(message, Hello):
@@ -271,7 +275,6 @@ class HostRendezvous:
             channel.send(Refusal(reason=reason))
             return None
         channel.trust()
-        channel.send(Welcome())
         self._say(f"Host {message.node} ({channel.peer}) has joined.")
         return message.node
 

@@ -46,6 +46,7 @@ class Hello(_Message):
     ps: _Count
     chief: bool
     evaluator: bool
+    process_per_node: bool
     max_restarts: _Count
 
 
@@ -222,6 +223,7 @@ _OPTIONS = {
     "ps": "--ps",
     "chief": "--chief",
     "evaluator": "--evaluator",
+    "process_per_node": "--process-per-node",
     "max_restarts": "--max-restarts",
 }
 
@@ -237,6 +239,7 @@ def hello_of(options: LaunchOptions) -> Hello:
         ps=layout.ps,
         chief=layout.chief,
         evaluator=layout.evaluator,
+        process_per_node=layout.process_per_node,
         max_restarts=options.max_restarts,
     )
 
