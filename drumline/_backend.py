@@ -180,9 +180,14 @@ def _warn_overruled(what: str, remedy: str) -> None:
     )
 
 
-def _keras_config_path() -> Path:
+def keras_home() -> Path:
+    """Return the directory of Keras's configuration and downloads."""
     home = os.environ.get("KERAS_HOME")
-    return (Path(home) if home else Path.home() / ".keras") / "keras.json"
+    return Path(home) if home else Path.home() / ".keras"
+
+
+def _keras_config_path() -> Path:
+    return keras_home() / "keras.json"
 
 
 def _configured_backend() -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from drumline.data import Dataset
+from drumline.data import Dataset, RaggedArray
 from drumline.datasets.info import DatasetInfo
 from drumline.datasets.prepared.directories import default_data_dir
 from drumline.datasets.prepared.reading import ReadConfig
@@ -57,8 +57,11 @@ class DatasetBuilder(abc.ABC):
                 where to put them.
         """
 
-    def read(self, split: str) -> Mapping[str, np.ndarray]:
-        """The columns of one split: arrays with as many rows as the split has examples."""
+    def read(self, split: str) -> Mapping[str, Any]:
+        """The columns of one split: arrays with as many rows as the split has examples.
+
+        Sequences of different lengths are a `RaggedArray`.
+        """
         raise NotImplementedError(f"{type(self).__name__} holds no arrays: use as_dataset")
 
     @functools.cached_property
@@ -136,7 +139,7 @@ class DatasetBuilder(abc.ABC):
         if len(parts) == 1:
             columns = parts[0]
         else:
-            columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+            columns = {key: _joined([part[key] for part in parts]) for key in parts[0]}
         if not as_supervised:
             return Dataset.from_tensor_slices(columns)
         if self.info.supervised_keys is None:
@@ -146,9 +149,17 @@ class DatasetBuilder(abc.ABC):
             )
         return Dataset.from_tensor_slices(tuple(columns[key] for key in self.info.supervised_keys))
 
-    def _rows(self, part: RowRange) -> dict[str, np.ndarray]:
+    def _rows(self, part: RowRange) -> dict[str, Any]:
         columns = self.read(part.name)
         return {key: columns[key][part.start : part.stop] for key in self.info.features}
+
+
+def _joined(parts: list[Any]) -> Any:
+    if not isinstance(parts[0], RaggedArray):
+        return np.concatenate(parts)
+    values = np.concatenate([part.values for part in parts])
+    lengths = np.concatenate([part.row_lengths() for part in parts])
+    return RaggedArray.from_row_lengths(values, lengths)
 
 
 def map_splits(function: Callable[[Any], Any], split: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -14,7 +15,7 @@ from drumline.datasets.features.tensors import ClassLabel, TensorFeature, TextFe
 from drumline.datasets.info import DatasetInfo
 from drumline.datasets.prepared.generator import BuilderConfig, Examples, GeneratorBasedBuilder
 from drumline.datasets.registry import register
-from drumline.datasets.sources.archives import iter_archive
+from drumline.datasets.sources.archives import iter_archive, member_of, opened
 from drumline.datasets.sources.manager import DownloadManager
 from drumline.datasets.sources.resource import listed
 
@@ -371,3 +372,82 @@ class GermanCreditNumeric(GeneratorBasedBuilder):
         for i, row in enumerate(line for line in path.read_text().split("\n") if line):
             *numbers, label = map(int, row.split())
             yield i, {"features": numbers, "label": 2 - label}
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_HIGGS = _words(
+    "class_label lepton_pT lepton_eta lepton_phi missing_energy_magnitude missing_energy_phi "
+    "jet_1_pt jet_1_eta jet_1_phi jet_1_b-tag jet_2_pt jet_2_eta jet_2_phi jet_2_b-tag "
+    "jet_3_pt jet_3_eta jet_3_phi jet_3_b-tag jet_4_pt jet_4_eta jet_4_phi jet_4_b-tag m_jj "
+    "m_jjj m_lv m_jlv m_bb m_wbb m_wwbb"
+)
+
+
+@register
+class Higgs(GeneratorBasedBuilder):
+    """Simulated collisions of particles: whether they made a Higgs boson."""
+
+    name = "higgs"
+    VERSION = "2.0.0"
+    FEATURES: ClassVar[Mapping[str, Any]] = {
+        name: np.float32 if name == "class_label" else np.float64 for name in _HIGGS
+    }
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 11_000_000}
+    HOMEPAGE = "https://archive.ics.uci.edu/ml/datasets/HIGGS"
+    CITATION = (
+        "P. Baldi, P. Sadowski, D. Whiteson: Searching for Exotic Particles in High-Energy Physics "
+        "with Deep Learning, Nature Communications 5, 2014"
+    )
+    LICENSE = "CC BY 4.0"
+    RESOURCES = listed("higgs")
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        with opened(path) as file:
+            for i, row in enumerate(csv.reader(io.TextIOWrapper(file, "utf-8"))):
+                yield i, dict(zip(_HIGGS, map(float, row), strict=True))
+
+
+_HOUSING = _words("MedInc HouseAge AveRooms AveBedrms Population AveOccup Latitude Longitude")
+
+
+@register
+class CaliforniaHousing(GeneratorBasedBuilder):
+    """Districts of California in 1990, and the median value of a house in 100,000 dollars."""
+
+    name = "california_housing"
+    VERSION = "1.0.0"
+    FEATURES: ClassVar[Mapping[str, Any]] = {
+        "features": dict.fromkeys(_HOUSING, np.float32),
+        "MedHouseVal": np.float32,
+    }
+    SUPERVISED_KEYS = ("features", "MedHouseVal")
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 20_640}
+    HOMEPAGE = "https://www.dcc.fc.up.pt/~ltorgo/Regression/cal_housing.html"
+    CITATION = (
+        "R. K. Pace, R. Barry: Sparse Spatial Autoregressions, Statistics & Probability, 1997"
+    )
+    NOTES = (
+        "TensorFlow Datasets has no builder of it: the layout is verified against scikit-learn's "
+        "fetch_california_housing.",
+    )
+    RESOURCES = listed("california_housing")
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        with member_of(path, "CaliforniaHousing/cal_housing.data") as file:
+            for i, line in enumerate(file):
+                east, north, age, rooms, bedrooms, people, homes, income, value = map(
+                    float, line.decode().split(",")
+                )
+                means = (rooms / homes, bedrooms / homes, people, people / homes)
+                columns = (income, age, *means, north, east)
+                features = dict(zip(_HOUSING, columns, strict=True))
+                yield i, {"features": features, "MedHouseVal": value / 100_000}

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from drumline import image
-from drumline.audio.wav import DecodeWavFile
 from drumline.data.elements.spec import STRING
 from drumline.datasets.features.connector import (
     BadItemError,
@@ -25,12 +24,12 @@ from drumline.datasets.features.connector import (
     fits,
     shape_of,
 )
+from drumline.datasets.features.sound_files import SoundError, decode_sound
 from drumline.datasets.features.tensors import ClassLabel, TensorFeature, shape_json
 from drumline.image.columns import get_limits
 from drumline.image.files import DecodeImage
 
 _CHANNELS = {None: (0, 1, 2, 3, 4), "png": (0, 1, 2, 3, 4), "jpeg": (0, 1, 3)}
-_WAV_SCALE = 1 << 15
 
 
 class ImageFeature(LeafFeature):
@@ -214,7 +213,8 @@ class AudioFeature(TensorFeature):
     """Samples of sound, integers (samples,) or (samples, channels), as ``tfds.features.Audio``.
 
     Args:
-        file_format: of files that are given: ``"wav"``; known by the name unless given.
+        file_format: of files that are given, as ``"wav"``, for whoever reads it: the contents tell.
+            WAV of any numbers is read; FLAC, MP3, Ogg and others need the package soundfile.
         shape: of the samples.
         dtype: of them.
         sample_rate: samples a second, for whoever reads it.
@@ -253,12 +253,13 @@ class AudioFeature(TensorFeature):
         return {"": SerializedSpec((), STRING)} if self.lazy_decode else super().serialized
 
     def encode(self, value: Any) -> dict[str, Any]:
-        if isinstance(value, str | os.PathLike):
-            contents: bytes | None = Path(value).read_bytes()
+        path = Path(value) if isinstance(value, str | os.PathLike) else None
+        read = getattr(value, "read", None)
+        if path is not None:
+            contents: bytes | None = path.read_bytes()
         elif isinstance(value, bytes):
             contents = value
         else:
-            read = getattr(value, "read", None)
             contents = None if read is None else read()
         if contents is None:
             if self.lazy_decode:
@@ -267,27 +268,24 @@ class AudioFeature(TensorFeature):
         if self.lazy_decode:
             return {"": contents}
         try:
-            return super().encode(self._samples(0, contents))
+            kind = None if path is None else path.suffix[1:] or None
+            return super().encode(self._samples(0, contents, kind))
         except BadItemError as error:
-            raise FeatureError(str(error)) from None
+            where = "" if path is None else f"{path}: "
+            raise FeatureError(f"{where}{error}") from None
 
     def decode(self, parts: Mapping[str, np.ndarray], n: int) -> Flat:
         if not self.lazy_decode:
             return super().decode(parts, n)
         return [self._samples(i, contents) for i, contents in enumerate(parts[""])]
 
-    def _samples(self, item: int, contents: bytes) -> np.ndarray:
-        if not contents.startswith(b"RIFF"):
-            kind = self.file_format or "unknown"
-            raise BadItemError(
-                item, f"sound of the format {kind!r} is not decoded, but WAV of 16 bits: convert it"
-            )
-        channels = -1 if len(self._shape) == 1 else self._shape[1] or -1
-        wanted = 1 if len(self._shape) == 1 else channels
-        result = DecodeWavFile(wanted, -1).run([np.array([contents], object)], 1)
-        if result.error is not None:
-            raise BadItemError(item, str(result.error))
-        samples = np.rint(np.asarray(result.columns[0][0]) * _WAV_SCALE).astype(self._dtype)
+    def _samples(self, item: int, contents: bytes, kind: str | None = None) -> np.ndarray:
+        channels = 1 if len(self._shape) == 1 else self._shape[1]
+        try:
+            samples = decode_sound(contents, channels, kind or self.file_format)
+        except SoundError as error:
+            raise BadItemError(item, str(error)) from None
+        samples = samples.astype(self._dtype)
         return samples[:, 0] if len(self._shape) == 1 else samples
 
     def json_content(self) -> tuple[str, dict[str, Any]]:

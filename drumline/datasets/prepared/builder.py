@@ -1,7 +1,8 @@
-"""`PreparedBuilder`: a dataset in files that TFDS, or drumline, prepared."""
+"""Builders that read prepared files; `PreparedBuilder` reads what TFDS, or drumline, prepared."""
 
 from __future__ import annotations
 
+import abc
 import functools
 import os
 from pathlib import Path
@@ -16,7 +17,33 @@ from drumline.datasets.prepared.reading import PreparedReader, ReadConfig
 from drumline.datasets.split_expression import AbstractSplit
 
 
-class PreparedBuilder(DatasetBuilder):
+class FilesBuilder(DatasetBuilder):
+    """A builder whose examples are in prepared files."""
+
+    @property
+    @abc.abstractmethod
+    def reader(self) -> PreparedReader:
+        """What makes datasets of the files."""
+
+    def _dataset(
+        self,
+        expression: str | AbstractSplit,
+        *,
+        shuffle_files: bool,
+        decoders: Any,
+        read_config: ReadConfig | None,
+        as_supervised: bool,
+    ) -> Dataset:
+        return self.reader.dataset(
+            expression,
+            shuffle_files=shuffle_files,
+            decoders=decoders,
+            config=read_config,
+            as_supervised=as_supervised,
+        )
+
+
+class PreparedBuilder(FilesBuilder):
     """Reads files that TensorFlow Datasets or drumline prepared; see `builder_from_directory`.
 
     Args:
@@ -43,23 +70,6 @@ class PreparedBuilder(DatasetBuilder):
     def reader(self) -> PreparedReader:
         """What makes datasets of the files."""
         return PreparedReader(self._folder, self.info)
-
-    def _dataset(
-        self,
-        expression: str | AbstractSplit,
-        *,
-        shuffle_files: bool,
-        decoders: Any,
-        read_config: ReadConfig | None,
-        as_supervised: bool,
-    ) -> Dataset:
-        return self.reader.dataset(
-            expression,
-            shuffle_files=shuffle_files,
-            decoders=decoders,
-            config=read_config,
-            as_supervised=as_supervised,
-        )
 
 
 def builder_from_directory(builder_dir: str | os.PathLike[str]) -> PreparedBuilder:

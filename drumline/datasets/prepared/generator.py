@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from drumline._local_path import has_scheme
-from drumline.data import Dataset
 from drumline.datasets.builder import DatasetBuilder, resolve_data_dir
 from drumline.datasets.features.connector import FeatureConnector, FeatureError
 from drumline.datasets.features.stored_values import ExampleEncoder
 from drumline.datasets.info import DatasetInfo, SplitInfo, Splits, SupervisedKeys
+from drumline.datasets.prepared.builder import FilesBuilder
 from drumline.datasets.prepared.directories import (
     TEMPLATE,
     DatasetName,
@@ -27,7 +27,7 @@ from drumline.datasets.prepared.directories import (
     shard_names,
 )
 from drumline.datasets.prepared.info_json import info_files, read_info
-from drumline.datasets.prepared.reading import PreparedReader, ReadConfig
+from drumline.datasets.prepared.reading import PreparedReader
 from drumline.datasets.prepared.writing import (
     WRITERS,
     Key,
@@ -39,7 +39,6 @@ from drumline.datasets.prepared.writing import (
 from drumline.datasets.sources.manager import DownloadManager
 from drumline.datasets.sources.progress import ProgressBars, progress
 from drumline.datasets.sources.resource import Resource
-from drumline.datasets.split_expression import AbstractSplit
 
 Examples = Iterable[tuple[Key, Any]]
 """What ``_generate_examples`` yields: keys, each of one example, and examples."""
@@ -62,12 +61,55 @@ class BuilderConfig:
     description: str | None = None
 
 
-class GeneratorBasedBuilder(DatasetBuilder):
+def find_config(name: str, configs: Sequence[BuilderConfig], config: Any) -> BuilderConfig | None:
+    """Return a configuration by its name, the first for ``None``, or the one that is given.
+
+    Raises:
+        ValueError: there is none of the name.
+    """
+    if isinstance(config, BuilderConfig):
+        return config
+    if not configs:
+        if config is not None:
+            raise ValueError(f"{name} has no configuration {config!r}: leave it out")
+        return None
+    if config is None:
+        return configs[0]
+    for each in configs:
+        if each.name == config:
+            return each
+    known = ", ".join(each.name for each in configs)
+    raise ValueError(f"{name} has no configuration {config!r}. There are: {known}.")
+
+
+@dataclasses.dataclass(eq=False)
+class DeclaredConfig(BuilderConfig):
+    """A variant that differs in what a builder declares; what is ``None`` is the builder's.
+
+    Attributes:
+        features: of an example, by name.
+        supervised_keys: the names of input and target.
+        splits: how many examples each split is known to have.
+        homepage: where the data come from.
+        citation: whom to cite.
+        resources: what is downloaded, by any name.
+    """
+
+    features: Mapping[str, Any] | FeatureConnector | None = None
+    supervised_keys: SupervisedKeys | None = None
+    splits: Mapping[str, int] | None = None
+    homepage: str | None = None
+    citation: str | None = None
+    resources: Mapping[str, Resource] | None = None
+
+
+class GeneratorBasedBuilder(FilesBuilder):
     """Generates examples and writes them to files, as ``tfds.core.GeneratorBasedBuilder``.
 
     A subclass sets ``VERSION`` and implements ``_info``, ``_split_generators`` and
-    ``_generate_examples``. The files are those that TensorFlow Datasets writes, which reads them,
-    in the same order: that of the hashes of the examples' keys.
+    ``_generate_examples``; one that sets ``FEATURES`` needs no ``_info``. The files are those that
+    TensorFlow Datasets writes, which reads them, in the same order: that of the hashes of the
+    examples' keys.
 
     Args:
         data_dir: the directory with prepared datasets; see `load`.
@@ -81,6 +123,14 @@ class GeneratorBasedBuilder(DatasetBuilder):
         RELEASE_NOTES: what changed in versions.
         MANUAL_DOWNLOAD_INSTRUCTIONS: how to get files that cannot be downloaded.
         RESOURCES: sizes and checksums of what it downloads, by any name.
+        FEATURES: of an example, by name. It is what `dataset_info` is given, as those that follow;
+            a `DeclaredConfig` may have others.
+        SUPERVISED_KEYS: the names of input and target.
+        SPLITS: how many examples each split is known to have; 0 if that is not known.
+        HOMEPAGE: where the data come from.
+        CITATION: whom to cite.
+        LICENSE: under which the data are given.
+        NOTES: what else there is to know.
 
     Raises:
         ValueError: there is no such configuration or version.
@@ -105,6 +155,13 @@ class GeneratorBasedBuilder(DatasetBuilder):
     RELEASE_NOTES: ClassVar[Mapping[str, str]] = {}
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[str | None] = None
     RESOURCES: ClassVar[Mapping[str, Resource]] = {}
+    FEATURES: ClassVar[Mapping[str, Any] | FeatureConnector | None] = None
+    SUPERVISED_KEYS: ClassVar[SupervisedKeys | None] = None
+    SPLITS: ClassVar[Mapping[str, int]] = {}
+    HOMEPAGE: ClassVar[str] = ""
+    CITATION: ClassVar[str] = ""
+    LICENSE: ClassVar[str] = ""
+    NOTES: ClassVar[Sequence[str]] = ()
 
     def __init_subclass__(cls, **others: Any) -> None:
         super().__init_subclass__(**others)
@@ -117,7 +174,7 @@ class GeneratorBasedBuilder(DatasetBuilder):
         config: str | BuilderConfig | None = None,
         version: str | None = None,
     ) -> None:
-        self.builder_config = self._config_of(config)
+        self.builder_config = find_config(self.name, self.BUILDER_CONFIGS, config)
         own = getattr(self.builder_config, "version", None) or self.VERSION
         if own is None:
             raise ValueError(f"{type(self).__name__} needs a VERSION, as '1.0.0'")
@@ -145,25 +202,30 @@ class GeneratorBasedBuilder(DatasetBuilder):
         """Return the builder of a name; what is prepared in another version is read as it is."""
         return cls(data_dir, wanted.config, wanted.version)
 
-    def _config_of(self, config: Any) -> BuilderConfig | None:
-        configs = self.BUILDER_CONFIGS
-        if isinstance(config, BuilderConfig):
-            return config
-        if not configs:
-            if config is not None:
-                raise ValueError(f"{self.name} has no configuration {config!r}: leave it out")
-            return None
-        if config is None:
-            return configs[0]
-        for each in configs:
-            if each.name == config:
-                return each
-        known = ", ".join(each.name for each in configs)
-        raise ValueError(f"{self.name} has no configuration {config!r}. There are: {known}.")
-
     def _info(self) -> DatasetInfo:
         """Describe the data: return what ``self.dataset_info(...)`` gives."""
-        raise NotImplementedError(f"{type(self).__name__} has no _info")
+        features = self._declared("FEATURES")
+        if features is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither _info nor FEATURES")
+        return self.dataset_info(
+            features=features,
+            supervised_keys=self._declared("SUPERVISED_KEYS"),
+            homepage=self._declared("HOMEPAGE"),
+            citation=self._declared("CITATION"),
+            license=self.LICENSE,
+            splits=self._declared("SPLITS"),
+            notes=self.NOTES,
+        )
+
+    def _declared(self, name: str) -> Any:
+        own = getattr(self.builder_config, name.lower(), None)
+        return getattr(self, name) if own is None else own
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """What is downloaded for the configuration, by any name."""
+        found: Mapping[str, Resource] = self._declared("RESOURCES")
+        return found
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         """Return for each split what yields its examples."""
@@ -197,7 +259,7 @@ class GeneratorBasedBuilder(DatasetBuilder):
             notes: what else there is to know.
         """
         config = self.builder_config
-        sizes = {resource.url: resource.size or 0 for resource in self.RESOURCES.values()}
+        sizes = {resource.url: resource.size or 0 for resource in self.resources.values()}
         return DatasetInfo(
             name=self.name,
             splits=Splits(dict(splits or {})),
@@ -282,7 +344,7 @@ class GeneratorBasedBuilder(DatasetBuilder):
             downloads,
             manual,
             self.name,
-            {resource.url: resource for resource in self.RESOURCES.values()},
+            {resource.url: resource for resource in self.resources.values()},
             self.MANUAL_DOWNLOAD_INSTRUCTIONS,
         )
         final = self.data_dir
@@ -395,24 +457,7 @@ class GeneratorBasedBuilder(DatasetBuilder):
         return PreparedReader(self._folder, self.info)
 
     def _how_to_place_files(self) -> str:
-        if not self.RESOURCES and self.MANUAL_DOWNLOAD_INSTRUCTIONS:
+        if not self.resources and self.MANUAL_DOWNLOAD_INSTRUCTIONS:
             return f"It needs files that cannot be downloaded: {self.MANUAL_DOWNLOAD_INSTRUCTIONS}"
-        names = ", ".join(resource.filename for resource in self.RESOURCES.values())
+        names = ", ".join(resource.filename for resource in self.resources.values())
         return f"It is made of {names}." if names else ""
-
-    def _dataset(
-        self,
-        expression: str | AbstractSplit,
-        *,
-        shuffle_files: bool,
-        decoders: Any,
-        read_config: ReadConfig | None,
-        as_supervised: bool,
-    ) -> Dataset:
-        return self.reader.dataset(
-            expression,
-            shuffle_files=shuffle_files,
-            decoders=decoders,
-            config=read_config,
-            as_supervised=as_supervised,
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -119,6 +120,25 @@ def iter_archive(path: str | os.PathLike[str]) -> Iterator[tuple[str, IO[bytes]]
         yield member[0], _open(member[1], archive)
 
 
+@contextlib.contextmanager
+def member_of(path: str | os.PathLike[str], name: str) -> Iterator[IO[bytes]]:
+    """Open a file in an archive, without extracting it; a context manager.
+
+    Args:
+        path: of the archive; see `iter_archive`.
+        name: of the file.
+
+    Raises:
+        ArchiveError: the archive is damaged, or has no such file.
+    """
+    members = iter_archive(path)
+    for found, contents in members:
+        if found == name:
+            yield contents
+            return
+    raise ArchiveError(f"{path}: the archive has no file {name!r}: it is another one")
+
+
 def _open(contents: IO[bytes], archive: Path) -> IO[bytes]:
     return io.BufferedReader(_Contents(contents, archive), 1 << 16)
 
@@ -230,11 +250,8 @@ def lines_of(path: str | os.PathLike[str], name: str) -> Iterator[str]:
     Raises:
         ArchiveError: the archive is damaged, or has no such file.
     """
-    for member, contents in iter_archive(path):
-        if member == name:
-            yield from io.TextIOWrapper(contents, "utf-8")
-            return
-    raise ArchiveError(f"{path}: the archive has no {name}")
+    with member_of(path, name) as contents:
+        yield from io.TextIOWrapper(contents, "utf-8")
 
 
 def opened(path: str | os.PathLike[str]) -> IO[bytes]:

@@ -48,6 +48,13 @@ def resources(name: str) -> dict[str, Any]:
     return dict(found.RESOURCES)
 
 
+def url_of(name: str, key: str = "all") -> str:
+    """Return the URL of a file of a dataset, or of one of its configurations."""
+    found: Any = datasets.builder(name, data_dir="/nowhere")
+    url: str = found.resources[key].url
+    return url
+
+
 def prepared(name: str, made: Fabricated, root: Path, patch: Any) -> datasets.DatasetBuilder:
     """Return a builder that has prepared these files in place of those of the network."""
     from drumline.datasets.sources.manager import DownloadManager, _mapped

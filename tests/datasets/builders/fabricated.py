@@ -13,6 +13,8 @@ import numpy as np
 from drumline import image
 from tests.datasets.builders.archives import Examples, Fabricated, resources, tar, zipped
 from tests.datasets.builders.fabricated_corpora import CORPORA
+from tests.datasets.builders.fabricated_sounds import SOUNDS
+from tests.datasets.builders.fabricated_tables import TABLES
 from tests.datasets.builders.fabricated_texts import TEXTS
 
 
@@ -538,5 +540,7 @@ FABRICATED: dict[str, Callable[..., Fabricated]] = {
     "moving_mnist": moving_mnist,
     **TEXTS,
     **CORPORA,
+    **SOUNDS,
+    **TABLES,
 }
 """What makes the files of each dataset."""

@@ -12,8 +12,16 @@ from drumline import datasets
 from drumline.datasets.registry import builder_class
 from tests.datasets.builders.archives import prepared
 from tests.datasets.builders.fabricated import FABRICATED
+from tests.datasets.builders.fabricated_sounds import speech_commands
 
-UNKNOWN_FILES = ("wine_quality", "wikitext", "amazon_polarity")
+UNKNOWN_FILES = (
+    "amazon_polarity",
+    "california_housing",
+    "esc50",
+    "gtzan",
+    "wikitext",
+    "wine_quality",
+)
 """Whose sizes or checksums TFDS does not record."""
 
 
@@ -25,6 +33,8 @@ def comparable(example: Any) -> str:
         return repr(example)
     array = np.asarray(example)
     number = array.dtype.kind in "iu" and array.ndim == 0
+    if array.dtype == object:
+        return repr((array.shape, array.tolist()))
     return repr((None if number else array.dtype.name, array.shape, array.tolist()))
 
 
@@ -52,12 +62,13 @@ def test_every_example_is_read(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_every_builder_has_an_archive_and_says_what_it_is() -> None:
     fabricated = {name.partition("/")[0] for name in FABRICATED}
-    assert {*datasets.list_builders()} - fabricated == {"digits"}
+    assert {*datasets.list_builders()} - fabricated == {"digits", "keras", "sklearn"}
     for name in fabricated:
         cls: Any = builder_class(name)
-        info = cls(data_dir="/nowhere").info
+        made = cls(data_dir="/nowhere")
+        info = made.info
         assert info.citation and info.homepage and len(info.features), name
-        for resource in cls.RESOURCES.values():
+        for resource in made.resources.values():
             known = resource.size and resource.sha256
             assert known or name in UNKNOWN_FILES, resource.url
 
@@ -77,3 +88,29 @@ def test_mnist_in_place_goes_before_a_download(tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist", "train", 30)
     write_mnist(tmp_path / "mnist", "t10k", 20)
     assert len(datasets.load("mnist", split="train", data_dir=tmp_path)) == 30
+
+
+def test_houses_are_what_scikit_learn_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = pytest.importorskip("sklearn.datasets._california_housing")
+    made = FABRICATED["california_housing"]()
+    (content,) = made.files.values()
+    archive = tmp_path / "cal_housing.tgz"
+    archive.write_bytes(content)
+    monkeypatch.setattr(module, "_fetch_remote", lambda *args, **options: str(archive))
+    theirs = module.fetch_california_housing(data_home=str(tmp_path / "sklearn"))
+    prepared("california_housing", made, tmp_path, monkeypatch)
+    read = list(datasets.load("california_housing", split="train", data_dir=tmp_path / "data"))
+    names = theirs.feature_names
+    rows = sorted([float(each["features"][name]) for name in names] for each in read)
+    assert np.allclose(rows, sorted(theirs.data.tolist()), rtol=1e-6)
+    assert np.allclose(sorted(float(each["MedHouseVal"]) for each in read), sorted(theirs.target))
+
+
+def test_sounds_that_are_damaged_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = speech_commands(damaged=True)
+    read = prepared("speech_commands", made, tmp_path, monkeypatch)
+    assert read.info.splits.sizes == {split: len(of) for split, of in made.examples.items()}
