@@ -260,7 +260,7 @@ class HostRendezvous:
                     channel.send(Refusal(reason=text))
                 raise LaunchError(f"{text}. Were they started, and do they reach this address?")
             members = server.members()
-        # Not sooner: a host that is welcome goes on, and speaks to one that listens to all.
+        # Not sooner: a host that is welcome names its part at once, to one that listens to all.
         for channel in members.values():
             channel.send(Welcome())
         return members
