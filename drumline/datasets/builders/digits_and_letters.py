@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, cast
+from typing import IO, Any, BinaryIO, ClassVar, cast
 
 import numpy as np
 
@@ -201,3 +202,53 @@ class Emnist(ImageSet):
 
 
 _KINDS = ("images-idx3", "labels-idx1")
+
+
+@register
+class Omniglot(ImageSet):
+    """Characters of 50 alphabets, each written by 20 people: 105 x 105 pixels."""
+
+    name = "omniglot"
+    VERSION = "3.0.0"
+    SHAPE = (105, 105, 3)
+    ENCODING = "png"
+    LABELS = 1623
+    SPLITS: ClassVar[Mapping[str, int]] = {
+        "train": 19_280,
+        "test": 13_180,
+        "small1": 2_720,
+        "small2": 3_120,
+    }
+    HOMEPAGE = "https://github.com/brendenlake/omniglot/"
+    CITATION = (
+        "B. M. Lake, R. Salakhutdinov, J. B. Tenenbaum: Human-level concept learning through "
+        "probabilistic program induction, Science 350(6266), 2015"
+    )
+    LICENSE = "MIT"
+    RESOURCES = listed("omniglot")
+
+    def _more(self) -> Mapping[str, Any]:
+        # Their names are set when they were read: each description has features of its own.
+        return {"alphabet": ClassLabel(50), "alphabet_char_id": np.int64}
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        paths = dl_manager.download(dict(self.RESOURCES))
+        rows = [row for path in paths.values() for row, _, _ in _characters(path)]
+        names = {label: f"{alphabet}_{number}" for alphabet, number, label in rows}
+        self.info.features["alphabet"].set_names(sorted({alphabet for alphabet, _, _ in rows}))
+        self.info.features["label"].set_names([names[label] for label in sorted(names)])
+        return {split: self._generate_examples(paths[split]) for split in self.SPLITS}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for (alphabet, number, label), file, contents in _characters(path):
+            example = {"image": contents.read(), "alphabet": alphabet, "label": label}
+            yield f"{alphabet}_{number}_{file}", {**example, "alphabet_char_id": number}
+
+
+def _characters(path: Path) -> Iterator[tuple[tuple[str, int, int], str, IO[bytes]]]:
+    """Yield alphabet, number in it and class of each picture, its name and contents."""
+    for name, contents in iter_archive(path):
+        found = re.fullmatch(r"[^/]+/([^/]+)/character(\d+)/((\d+)_\d+\.png)", name)
+        if found:
+            alphabet, number, file, label = found.groups()
+            yield (alphabet, int(number) - 1, int(label) - 1), file, contents

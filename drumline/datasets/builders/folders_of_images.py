@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import posixpath
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import IO, Any, ClassVar
 
-from drumline.datasets.builders.image_set import ImageSet
+import numpy as np
+
+from drumline.datasets.builders.image_set import ImageSet, labels_file
 from drumline.datasets.builders.small_images import read_mat
 from drumline.datasets.features.media import ImageFeature
 from drumline.datasets.features.tensors import BBox, BBoxFeature, ClassLabel, TextFeature
 from drumline.datasets.prepared.generator import BuilderConfig, Examples
 from drumline.datasets.registry import register
-from drumline.datasets.sources.archives import ArchiveError, iter_archive
+from drumline.datasets.sources.archives import ArchiveError, iter_archive, iter_inner_tar
 from drumline.datasets.sources.manager import DownloadManager
 from drumline.datasets.sources.resource import listed
 
@@ -140,63 +141,6 @@ class Malaria(ImageSet):
                 yield f"{found[1]}_{found[2]}", example
 
 
-@dataclasses.dataclass(eq=False)
-class ImagenetteConfig(BuilderConfig):
-    """A size and generation of Imagenette.
-
-    Attributes:
-        folder: the name of the archive and of the folder in it.
-    """
-
-    folder: str = ""
-
-
-@register
-class Imagenette(ImageSet):
-    """Ten classes of ImageNet that are easy to distinguish."""
-
-    name = "imagenette"
-    VERSION = "1.0.0"
-    ENCODING = "jpeg"
-    LABELS = (
-        "n01440764",
-        "n02102040",
-        "n02979186",
-        "n03000684",
-        "n03028079",
-        "n03394916",
-        "n03417042",
-        "n03425413",
-        "n03445777",
-        "n03888257",
-    )
-    HOMEPAGE = "https://github.com/fastai/imagenette"
-    CITATION = "J. Howard: imagenette, https://github.com/fastai/imagenette/"
-    LICENSE = "Apache-2.0"
-    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = tuple(
-        ImagenetteConfig(
-            size + end, description=f"{size} variant.", folder=f"imagenette{generation}{part}"
-        )
-        for generation, end in (("2", "-v2"), ("", ""))
-        for size, part in (("full-size", ""), ("320px", "-320"), ("160px", "-160"))
-    )
-    RESOURCES = listed("imagenette")
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        folder = cast(ImagenetteConfig, self.builder_config).folder
-        path = dl_manager.download(self.RESOURCES[folder])
-        return {
-            "train": self._generate_examples(path, "train"),
-            "validation": self._generate_examples(path, "val"),
-        }
-
-    def _generate_examples(self, path: Path, split: str) -> Examples:
-        for name, contents in iter_archive(path):
-            parts = name.split("/")
-            if len(parts) == 4 and parts[1] == split and parts[3].endswith(".JPEG"):
-                yield parts[3], {"image": contents.read(), "label": parts[2]}
-
-
 @register
 class Eurosat(ImageSet):
     """Land use in pictures of the satellite Sentinel-2, its visible channels."""
@@ -300,6 +244,88 @@ class Dtd(ImageSet):
             name = line.strip()
             image, label = folder / "images" / name, name.partition("/")[0]
             yield name, {"file_name": name, "image": image, "label": label}
+
+
+@register
+class Lfw(ImageSet):
+    """Labeled Faces in the Wild: faces of people whose names are known, 250 x 250 pixels."""
+
+    name = "lfw"
+    VERSION = "0.1.1"
+    SHAPE = (250, 250, 3)
+    SUPERVISED = ("label", "image")
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 13_233}
+    HOMEPAGE = "http://vis-www.cs.umass.edu/lfw"
+    CITATION = (
+        "G. B. Huang, M. Ramesh, T. Berg, E. Learned-Miller: Labeled Faces in the Wild, University "
+        "of Massachusetts, Technical Report 07-49, 2007"
+    )
+    RESOURCES = listed("lfw")
+
+    def _features(self) -> Mapping[str, Any]:
+        return {"label": TextFeature(), "image": ImageFeature(self.SHAPE)}
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        for name, contents in iter_archive(path):
+            found = re.fullmatch(r"lfw/(([^/]+)/[^/]+\.jpg)", name)
+            if found:
+                yield found[1], {"label": found[2], "image": contents.read()}
+
+
+@register
+class Caltech101(ImageSet):
+    """Photographs of objects of 101 kinds, and others of the background."""
+
+    name = "caltech101"
+    VERSION = "3.0.2"
+    LABELS = labels_file("caltech101")
+    MORE: ClassVar[Mapping[str, Any]] = {"image/file_name": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 3_059, "test": 6_085}
+    HOMEPAGE = "https://doi.org/10.22002/D1.20086"
+    CITATION = (
+        "L. Fei-Fei, R. Fergus, P. Perona: Learning generative visual models from few training "
+        "examples, Computer Vision and Pattern Recognition Workshop, 2004"
+    )
+    NOTES = (
+        "Of each class, 30 are drawn for training, from their names in order; TFDS draws from them "
+        "in the order in which its file system lists them.",
+    )
+    RESOURCES = listed("caltech101")
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        path = dl_manager.download(self.RESOURCES["all"])
+        names: dict[str, list[str]] = {}
+        for name, _ in _of_inner_tar(path):
+            names.setdefault(name.split("/")[1], []).append(name)
+        random, drawn = np.random.RandomState(1234), set()
+        for label, each in sorted(names.items()):
+            if len(each) < 30:
+                raise ArchiveError(f"{path}: {label} has {len(each)} pictures, not 30 or more")
+            drawn |= set(random.choice(sorted(each), 30, replace=False).tolist())
+        rest = {name for each in names.values() for name in each} - drawn
+        return {
+            "train": self._generate_examples(path, drawn),
+            "test": self._generate_examples(path, rest),
+        }
+
+    def _generate_examples(self, path: Path, wanted: Set[str]) -> Examples:
+        for name, contents in _of_inner_tar(path):
+            _, label, file = name.split("/")
+            if name in wanted and file.endswith(".jpg"):
+                example = {"image": contents.read(), "label": label.lower()}
+                yield f"{label}/{file}", {**example, "image/file_name": file}
+
+
+def _of_inner_tar(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files of Caltech-101's pictures, which are an archive in the archive."""
+    for outer, packed in iter_archive(path):
+        if outer == "caltech-101/101_ObjectCategories.tar.gz":
+            for name, contents in iter_inner_tar(packed, path / outer):
+                if name.count("/") == 2:
+                    yield name, contents
 
 
 @register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from drumline.datasets.features.media import ImageFeature
@@ -11,15 +12,21 @@ from drumline.datasets.info import DatasetInfo
 from drumline.datasets.prepared.generator import GeneratorBasedBuilder
 
 
+def labels_file(name: str) -> Path:
+    """Return the path of a list of names of classes that comes with drumline, a line each."""
+    return Path(__file__).parent / "labels" / f"{name}.txt"
+
+
 class ImageSet(GeneratorBasedBuilder):
     """Pictures with labels, declared by what a subclass sets.
 
     Attributes:
         SHAPE: of a picture.
-        LABELS: the names of the classes, or how many there are.
+        LABELS: the names of the classes, a file with them, or how many there are.
+        SUPERVISED: the names of input and target.
         ENCODING: of a picture that is given as an array.
         MORE: other features.
-        SPLITS: how many examples each split has.
+        SPLITS: how many examples each split has, unless the configuration's ``splits`` say it.
         HOMEPAGE: where the data come from.
         CITATION: whom to cite.
         LICENSE: under which the data are given.
@@ -27,7 +34,8 @@ class ImageSet(GeneratorBasedBuilder):
     """
 
     SHAPE: ClassVar[tuple[int | None, ...]] = (None, None, 3)
-    LABELS: ClassVar[Sequence[str] | int] = 0
+    LABELS: ClassVar[Sequence[str] | Path | int] = 0
+    SUPERVISED: ClassVar[tuple[str, ...] | None] = ("image", "label")
     ENCODING: ClassVar[str | None] = None
     MORE: ClassVar[Mapping[str, Any]] = {}
     SPLITS: ClassVar[Mapping[str, int]] = {}
@@ -39,19 +47,24 @@ class ImageSet(GeneratorBasedBuilder):
     def _label(self) -> ClassLabel:
         if isinstance(self.LABELS, int):
             return ClassLabel(self.LABELS)
+        if isinstance(self.LABELS, Path):
+            return ClassLabel(names_file=self.LABELS)
         return ClassLabel(names=self.LABELS)
 
     def _more(self) -> Mapping[str, Any]:
         return self.MORE
 
-    def _info(self) -> DatasetInfo:
+    def _features(self) -> Mapping[str, Any]:
         image = ImageFeature(self.SHAPE, encoding_format=self.ENCODING)
+        return {"image": image, "label": self._label(), **self._more()}
+
+    def _info(self) -> DatasetInfo:
         return self.dataset_info(
-            features={"image": image, "label": self._label(), **self._more()},
-            supervised_keys=("image", "label"),
+            features=self._features(),
+            supervised_keys=self.SUPERVISED,
             homepage=self.HOMEPAGE,
             citation=self.CITATION,
             license=self.LICENSE,
-            splits=self.SPLITS,
+            splits=getattr(self.builder_config, "splits", None) or self.SPLITS,
             notes=self.NOTES,
         )

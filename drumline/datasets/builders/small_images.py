@@ -127,8 +127,8 @@ class SvhnCropped(ImageSet):
             yield i, {"image": image, "label": label % 10, "id": f"{split}_{i:06d}"}
 
 
-def read_mat(path: Path, name: str) -> Any:
-    """Return the variables in a file of MATLAB's.
+def read_mat(path: Any, name: str) -> Any:
+    """Return the variables in a file of MATLAB's, given by its path or open.
 
     Raises:
         MissingExtraError: scipy is not installed.
@@ -173,3 +173,48 @@ class Stl10(ImageSet):
         for i, image in enumerate(images):
             label = -1 if labels is None else int(labels[i]) - 1
             yield i, {"image": np.asarray(image.transpose(2, 1, 0)), "label": label}
+
+
+@register
+class PatchCamelyon(ImageSet):
+    """Lymph nodes under the microscope, with a tumor in the middle or not: 96 x 96 pixels."""
+
+    name = "patch_camelyon"
+    VERSION = "2.0.0"
+    SHAPE = (96, 96, 3)
+    ENCODING = "png"
+    LABELS = 2
+    MORE: ClassVar[Mapping[str, Any]] = {"id": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {
+        "test": 32_768,
+        "train": 262_144,
+        "validation": 32_768,
+    }
+    HOMEPAGE = "https://patchcamelyon.grand-challenge.org/"
+    CITATION = (
+        "B. S. Veeling, J. Linmans, J. Winkens, T. Cohen, M. Welling: Rotation Equivariant CNNs "
+        "for Digital Pathology, arXiv:1806.03962, 2018"
+    )
+    LICENSE = "CC0"
+    RESOURCES = listed("patch_camelyon")
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        folders = dl_manager.download_and_extract(dict(self.RESOURCES))
+        paths = {name: next(folder.glob("*.h5")) for name, folder in folders.items()}
+        return {
+            split: self._generate_examples(part, paths[f"{part}_x"], paths[f"{part}_y"])
+            for split, part in (("test", "test"), ("train", "train"), ("validation", "valid"))
+        }
+
+    def _generate_examples(self, part: str, images: Path, labels: Path) -> Examples:
+        import h5py  # it takes a while
+
+        try:
+            with h5py.File(images, "r") as x, h5py.File(labels, "r") as y:
+                for i, (image, label) in enumerate(zip(x["x"], y["y"], strict=True)):
+                    key = f"{part}_{i}"
+                    yield key, {"image": image, "label": label.item(), "id": key}
+        except (OSError, KeyError) as error:
+            raise ArchiveError(
+                f"{images}: it is not the HDF5 file it should be: {error}"
+            ) from error

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,12 +189,13 @@ def _elements(value: Any) -> list[Any]:
 class VideoFeature(SequenceFeature):
     """Frames (frames, height, width, channels), as ``tfds.features.Video``.
 
-    Each is stored as a picture. Files of videos are not decoded: give their frames.
+    Each is stored as a picture. The frames of a file are taken out by the program ffmpeg, which is
+    run as ``ffmpeg -i FILE *ffmpeg_extra_args %010d.jpeg``; nothing else needs it.
 
     Args:
         shape: of it; (None, None, None, 3) by default.
         encoding_format: of a frame, ``"png"`` or ``"jpeg"``.
-        ffmpeg_extra_args: is kept for whoever reads it.
+        ffmpeg_extra_args: of ffmpeg, such as ``("-vf", "scale=256x256")``.
         use_colormap: whether the values are classes.
         dtype: uint8 or uint16.
         doc: what it means.
@@ -219,9 +224,36 @@ class VideoFeature(SequenceFeature):
         self.ffmpeg_extra_args = tuple(ffmpeg_extra_args)
 
     def elements(self, value: Any) -> list[Any]:
-        if isinstance(value, str | bytes) or hasattr(value, "read"):
-            raise FeatureError("files of videos are not decoded: give the frames")
+        if isinstance(value, str | os.PathLike):
+            return super().elements(self._frames(Path(value)))
+        if isinstance(value, bytes) or hasattr(value, "read"):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "video")
+                path.write_bytes(value if isinstance(value, bytes) else value.read())
+                return super().elements(self._frames(path))
         return super().elements(value)
+
+    def _frames(self, path: Path) -> list[bytes]:
+        """Return the frames of a file, each as the file of a picture."""
+        if not path.is_file():
+            raise FeatureError(f"{path}: there is no such file of a video")
+        frame: Any = self.feature
+        with tempfile.TemporaryDirectory() as folder:
+            frames = os.path.join(folder, f"%010d.{frame.encoding_format}")
+            quiet = ("-nostdin", "-loglevel", "error")
+            command = ["ffmpeg", *quiet, "-i", str(path), *self.ffmpeg_extra_args, frames]
+            try:
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True)
+            except FileNotFoundError:
+                raise FeatureError(
+                    "the frames of a video's file are taken out by the program ffmpeg, which is "
+                    "not installed: install it, or give the frames"
+                ) from None
+            found = [each.read_bytes() for each in sorted(Path(folder).iterdir())]
+        if done.returncode or not found:
+            said = done.stderr.decode(errors="replace").strip()[-500:]
+            raise FeatureError(f"{path}: ffmpeg took no frames out of it: {said}")
+        return found
 
     def json_content(self) -> tuple[str, dict[str, Any]]:
         frame: Any = self.feature

@@ -110,6 +110,12 @@ def iter_archive(path: str | os.PathLike[str]) -> Iterator[tuple[str, IO[bytes]]
         with opened(archive, "rb") as unpacked:
             yield archive.stem, _open(unpacked, archive)
         return
+    yield from _checked(members, archive)
+
+
+def _checked(
+    members: Iterator[tuple[str, IO[bytes]]], archive: Path
+) -> Iterator[tuple[str, IO[bytes]]]:
     while True:
         try:
             member = next(members, None)
@@ -137,6 +143,42 @@ def member_of(path: str | os.PathLike[str], name: str) -> Iterator[IO[bytes]]:
             yield contents
             return
     raise ArchiveError(f"{path}: the archive has no file {name!r}: it is another one")
+
+
+def iter_inner_tar(
+    contents: IO[bytes], name: str | os.PathLike[str]
+) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield name and contents of the files in a tar archive that is a file of another archive.
+
+    It is read as it comes: neither held nor extracted.
+
+    Args:
+        contents: of it, compressed or not, as `iter_archive` gives them.
+        name: for errors.
+
+    Raises:
+        ArchiveError: it is damaged or no archive.
+    """
+    yield from _checked(_of_tar(Path(name), contents), Path(name))
+
+
+def read_members(path: str | os.PathLike[str], *names: str) -> list[bytes]:
+    """Return the contents of files in an archive, by their names in it.
+
+    Raises:
+        ArchiveError: the archive is damaged, or has no file of such a name.
+        FileNotFoundError: there is no such archive.
+    """
+    found: dict[str, bytes] = {}
+    for name, contents in iter_archive(path):
+        if name in names:
+            found[name] = contents.read()
+            if len(found) == len(names):
+                break
+    missing = next((name for name in names if name not in found), None)
+    if missing is not None:
+        raise ArchiveError(f"{path}: there is no {missing} in it: it is another archive")
+    return [found[name] for name in names]
 
 
 def _open(contents: IO[bytes], archive: Path) -> IO[bytes]:
@@ -172,13 +214,14 @@ def _has_sum(block: bytes) -> bool:
     return stored == sum(block[:148]) + 8 * 32 + sum(block[156:])
 
 
-def _of_tar(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    with tarfile.open(archive, "r|*") as members:
+def _of_tar(archive: Path, contents: IO[bytes] | None = None) -> Iterator[tuple[str, IO[bytes]]]:
+    place = archive if contents is None else None
+    with tarfile.open(place, "r|*", fileobj=contents) as members:
         for member in members:
             if member.isfile():
-                contents = members.extractfile(member)
-                assert contents is not None
-                yield safe_name(member.name, archive), contents
+                file = members.extractfile(member)
+                assert file is not None
+                yield safe_name(member.name, archive), file
 
 
 def _of_zip(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:

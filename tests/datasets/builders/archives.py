@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
-from drumline import datasets
+import numpy as np
+
+from drumline import datasets, image
 
 Examples = dict[str, list[dict[str, Any]]]
 
@@ -41,6 +45,21 @@ def zipped(files: dict[str, bytes]) -> bytes:
     return out.getvalue()
 
 
+def pixels(seed: int, *shape: int) -> np.ndarray:
+    return np.random.RandomState(seed).randint(0, 256, shape).astype(np.uint8)
+
+
+def jpeg(seed: int, *shape: int) -> tuple[bytes, np.ndarray]:
+    """Return a file, and the pixels that are in it."""
+    content = bytes(image.encode_jpeg(pixels(seed, *(shape or (9, 7, 3)))))
+    return content, np.asarray(image.decode_jpeg(content))
+
+
+def png(seed: int, *shape: int) -> tuple[bytes, np.ndarray]:
+    array = pixels(seed, *shape)
+    return bytes(image.encode_png(array)), array
+
+
 def resources(name: str) -> dict[str, Any]:
     from drumline.datasets.registry import builder_class
 
@@ -69,6 +88,7 @@ def prepared(name: str, made: Fabricated, root: Path, patch: Any) -> datasets.Da
         return path
 
     patch.setattr(DownloadManager, "download", lambda self, nested: _mapped(path_of, nested))
+    put_ffmpeg(root, patch)
     builder = datasets.builder(name, data_dir=root / "data")
     builder.download_and_prepare(manual_dir=put_by_hand(made, root))
     return builder
@@ -77,7 +97,29 @@ def prepared(name: str, made: Fabricated, root: Path, patch: Any) -> datasets.Da
 def put_by_hand(made: Fabricated, root: Path) -> Path:
     """Write the files that cannot be downloaded, and return their directory."""
     folder = root / "manual"
-    for name, content in made.manual.items():
+    without_url = {name: content for name, content in made.files.items() if "://" not in name}
+    for name, content in {**made.manual, **without_url}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
+
+
+FFMPEG = """#!{python}
+import re, sys
+source, target = sys.argv[sys.argv.index("-i") + 1], sys.argv[-1]
+content = open(source, "rb").read()
+frames = re.split(rb"(?=FRAME)", content)[1:]
+for number, frame in enumerate(frames, 1):
+    open(target % number, "wb").write(frame[5:])
+sys.exit(not frames)
+"""
+"""A program in place of ffmpeg: its videos are pictures, with a word before each."""
+
+
+def put_ffmpeg(root: Path, patch: Any) -> None:
+    """Put the program where it is found before another of its name."""
+    folder = root / "programs"
+    folder.mkdir(exist_ok=True)
+    (folder / "ffmpeg").write_text(FFMPEG.replace("{python}", sys.executable))
+    (folder / "ffmpeg").chmod(0o755)
+    patch.setenv("PATH", str(folder), prepend=os.pathsep)

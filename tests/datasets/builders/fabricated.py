@@ -10,27 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from drumline import image
-from tests.datasets.builders.archives import Examples, Fabricated, resources, tar, zipped
+from tests.datasets.builders.archives import (
+    Examples,
+    Fabricated,
+    jpeg,
+    pixels,
+    png,
+    resources,
+    tar,
+    zipped,
+)
 from tests.datasets.builders.fabricated_corpora import CORPORA
+from tests.datasets.builders.fabricated_photographs import PHOTOGRAPHS
 from tests.datasets.builders.fabricated_sounds import SOUNDS
 from tests.datasets.builders.fabricated_tables import TABLES
 from tests.datasets.builders.fabricated_texts import TEXTS
-
-
-def pixels(seed: int, *shape: int) -> np.ndarray:
-    return np.random.RandomState(seed).randint(0, 256, shape).astype(np.uint8)
-
-
-def jpeg(seed: int, *shape: int) -> tuple[bytes, np.ndarray]:
-    """Return a file, and the pixels that are in it."""
-    content = bytes(image.encode_jpeg(pixels(seed, *(shape or (9, 7, 3)))))
-    return content, np.asarray(image.decode_jpeg(content))
-
-
-def png(seed: int, *shape: int) -> tuple[bytes, np.ndarray]:
-    array = pixels(seed, *shape)
-    return bytes(image.encode_png(array)), array
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -542,5 +536,6 @@ FABRICATED: dict[str, Callable[..., Fabricated]] = {
     **CORPORA,
     **SOUNDS,
     **TABLES,
+    **PHOTOGRAPHS,
 }
 """What makes the files of each dataset."""

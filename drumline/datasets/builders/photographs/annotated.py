@@ -1,0 +1,267 @@
+"""Photographs with attributes and boxes: CelebA, Stanford's dogs and cars, Caltech's birds."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping, Set
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from drumline import image
+from drumline.datasets.builders.image_set import ImageSet, labels_file
+from drumline.datasets.builders.small_images import read_mat
+from drumline.datasets.features.containers import FeaturesDict, SequenceFeature
+from drumline.datasets.features.media import ImageFeature
+from drumline.datasets.features.tensors import BBox, BBoxFeature, TextFeature
+from drumline.datasets.prepared.generator import Examples
+from drumline.datasets.registry import register
+from drumline.datasets.sources.archives import ArchiveError, iter_archive, read_members
+from drumline.datasets.sources.manager import DownloadManager
+from drumline.datasets.sources.resource import listed
+
+
+@register
+class CelebA(ImageSet):
+    """Faces of celebrities, 218 x 178 pixels, with attributes, landmarks and who it is."""
+
+    name = "celeb_a"
+    VERSION = "2.1.0"
+    SUPERVISED = None
+    SPLITS: ClassVar[Mapping[str, int]] = {
+        "train": 162_770,
+        "validation": 19_867,
+        "test": 19_962,
+    }
+    HOMEPAGE = "http://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
+    CITATION = (
+        "Z. Liu, P. Luo, X. Wang, X. Tang: Deep Learning Face Attributes in the Wild, ICCV 2015"
+    )
+    LICENSE = "for research that is not commercial"
+    RESOURCES = listed("celeb_a")
+
+    def _features(self) -> Mapping[str, Any]:
+        names = labels_file("celeb_a").read_text().split()
+        return {
+            "image": ImageFeature((218, 178, 3), encoding_format="jpeg"),
+            "landmarks": FeaturesDict(dict.fromkeys(_LANDMARKS, np.int64)),
+            "attributes": FeaturesDict(dict.fromkeys(names, np.bool_)),
+            "identity": FeaturesDict({"Identity_No": np.int64}),
+        }
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        paths = dl_manager.download(dict(self.RESOURCES))
+        table = {
+            "landmarks": _table(paths["list_landmarks_celeba"]),
+            "attributes": _table(paths["list_attr_celeba"]),
+            "identity": _table(paths["identity_celeba"], ["Identity_No"]),
+        }
+        parts = _table(paths["list_eval_partition"], ["part"])
+        return {
+            split: self._generate_examples(
+                paths["img_align_celeba"],
+                {name for name, row in parts.items() if row["part"] == number},
+                table,
+            )
+            for number, split in enumerate(self.SPLITS)
+        }
+
+    def _generate_examples(self, path: Path, wanted: Set[str], table: Any) -> Examples:
+        for name, contents in iter_archive(path):
+            file = posixpath.basename(name)
+            if file in wanted:
+                rows = {key: rows[file] for key, rows in table.items()}
+                signs = {key: value > 0 for key, value in rows["attributes"].items()}
+                yield file, {**rows, "attributes": signs, "image": contents.read()}
+
+
+def _table(path: Path, head: list[str] | None = None) -> dict[str, dict[str, int]]:
+    """Return the numbers of each file in a list of CelebA's; its second line names them."""
+    lines = path.read_text().splitlines()
+    if head is None:
+        lines, head = lines[2:], lines[1].split()
+    rows = [line.split() for line in lines if line.strip()]
+    try:
+        return {row[0]: dict(zip(head, map(int, row[1:]), strict=True)) for row in rows}
+    except ValueError as error:
+        raise ArchiveError(f"{path}: it is not the list it should be: {error}") from error
+
+
+_LANDMARKS = [
+    f"{point}_{axis}"
+    for point in ("lefteye", "righteye", "nose", "leftmouth", "rightmouth")
+    for axis in "xy"
+]
+
+
+@register
+class StanfordDogs(ImageSet):
+    """Photographs of dogs of 120 breeds of ImageNet, with their boxes."""
+
+    name = "stanford_dogs"
+    VERSION = "0.2.0"
+    LABELS = 120
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 12_000, "test": 8_580}
+    HOMEPAGE = "http://vision.stanford.edu/aditya86/ImageNetDogs/main.html"
+    CITATION = (
+        "A. Khosla, N. Jayadevaprakash, B. Yao, L. Fei-Fei: Novel Dataset for Fine-Grained Image "
+        "Categorization, Workshop on Fine-Grained Visual Categorization, CVPR 2011"
+    )
+    RESOURCES = listed("stanford_dogs")
+
+    def _more(self) -> Mapping[str, Any]:
+        boxes = SequenceFeature({"bbox": BBoxFeature()})
+        return {"image/filename": TextFeature(), "objects": boxes}
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        paths = dl_manager.download(dict(self.RESOURCES))
+        lists = [
+            [str(row[0]) for row in read_mat(io.BytesIO(each), self.name)["file_list"].ravel()]
+            for each in read_members(paths["lists"], "train_list.mat", "test_list.mat")
+        ]
+        names = sorted({name.split("/")[0].lower() for name in lists[0]})
+        self.info.features["label"].set_names(names)
+        boxes = {
+            posixpath.basename(name): _boxes(contents.read(), name)
+            for name, contents in iter_archive(paths["annotation"])
+        }
+        return {
+            split: self._generate_examples(paths["images"], set(each), boxes)
+            for split, each in zip(("train", "test"), lists, strict=True)
+        }
+
+    def _generate_examples(self, path: Path, wanted: Set[str], boxes: Any) -> Examples:
+        for name, contents in iter_archive(path):
+            if name.partition("/")[2] in wanted:
+                _, label, file = name.split("/")
+                objects = [{"bbox": box} for box in boxes[file.removesuffix(".jpg")]]
+                example = {"image": contents.read(), "label": label.lower(), "objects": objects}
+                yield name, {**example, "image/filename": name}
+
+
+def _boxes(notes: bytes, name: str) -> list[BBox]:
+    """Return the boxes in the annotations of a photograph of dogs."""
+    try:
+        root = ElementTree.fromstring(notes)
+        height, width = (float(root.findtext(f"size/{each}") or 0) for each in ("height", "width"))
+        sides = {"ymin": height, "xmin": width, "ymax": height, "xmax": width}
+        return [
+            BBox(
+                *(
+                    min(float(box.findtext(side) or "nan") / whole, 1.0)
+                    for side, whole in sides.items()
+                )
+            )
+            for box in root.iter("bndbox")
+        ]
+    except (ElementTree.ParseError, ValueError, ZeroDivisionError) as error:
+        raise ArchiveError(f"{name}: {error}") from error
+
+
+@register
+class Cars196(ImageSet):
+    """Photographs of cars of 196 models, with their boxes."""
+
+    name = "cars196"
+    VERSION = "2.1.0"
+    LABELS = labels_file("cars196")
+    MORE: ClassVar[Mapping[str, Any]] = {"bbox": BBoxFeature(), "id": TextFeature()}
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 8_144, "test": 8_041}
+    HOMEPAGE = "https://ai.stanford.edu/~jkrause/cars/car_dataset.html"
+    CITATION = (
+        "J. Krause, M. Stark, J. Deng, L. Fei-Fei: 3D Object Representations for Fine-Grained "
+        "Categorization, 3dRR-13, 2013"
+    )
+    RESOURCES = listed("cars196")
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        paths = dl_manager.download(dict(self.RESOURCES))
+        (train,) = read_members(paths["devkit"], "devkit/cars_train_annos.mat")
+        boxes = {"train": io.BytesIO(train), "test": paths["test_boxes"]}
+        return {
+            split: self._generate_examples(paths[split], read_mat(each, self.name))
+            for split, each in boxes.items()
+        }
+
+    def _generate_examples(self, path: Path, notes: Any) -> Examples:
+        # x1, y1, x2, y2, the class from 1 on, the file
+        rows = {
+            row[-1].item(): [int(each.item()) for each in list(row)[:5]]
+            for row in notes["annotations"][0]
+        }
+        for name, contents in iter_archive(path):
+            file = posixpath.basename(name)
+            if file in rows:
+                picture = contents.read()
+                height, width, _ = np.asarray(image.extract_jpeg_shape(picture)).tolist()
+                xmin, ymin, xmax, ymax, label = rows[file]
+                box = BBox(ymin / height, xmin / width, ymax / height, xmax / width)
+                key = file.partition(".")[0]
+                yield key, {"image": picture, "label": label - 1, "bbox": box, "id": key}
+
+
+@register
+class CaltechBirds2011(ImageSet):
+    """Photographs of birds of 200 species, with their boxes and outlines."""
+
+    name = "caltech_birds2011"
+    VERSION = "0.2.0"
+    LABELS = 200
+    MORE: ClassVar[Mapping[str, Any]] = {
+        "image/filename": TextFeature(),
+        "label_name": TextFeature(),
+        "bbox": BBoxFeature(),
+        "segmentation_mask": ImageFeature((None, None, 1)),
+    }
+    SPLITS: ClassVar[Mapping[str, int]] = {"train": 5_994, "test": 5_794}
+    HOMEPAGE = "https://www.vision.caltech.edu/datasets/cub_200_2011/"
+    CITATION = (
+        "C. Wah, S. Branson, P. Welinder, P. Perona, S. Belongie: The Caltech-UCSD Birds-200-2011 "
+        "Dataset, California Institute of Technology, CNS-TR-2011-001, 2011"
+    )
+    RESOURCES = listed("caltech_birds2011")
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        paths = dl_manager.download(dict(self.RESOURCES))
+        files = ("images", "train_test_split", "bounding_boxes")
+        lists = read_members(paths["images"], *(f"CUB_200_2011/{each}.txt" for each in files))
+        names, parts, boxes = (
+            dict(line.split(" ", 1) for line in each.decode().splitlines()) for each in lists
+        )
+        places = {name: [float(side) for side in boxes[i].split()] for i, name in names.items()}
+        masks = dl_manager.extract(paths["masks"]) / "segmentations"
+        return {
+            split: self._generate_examples(
+                paths["images"],
+                {name: places[name] for i, name in names.items() if int(parts[i]) == number},
+                masks,
+            )
+            for split, number in (("train", 1), ("test", 0))
+        }
+
+    def _generate_examples(
+        self, path: Path, boxes: Mapping[str, list[float]], masks: Path
+    ) -> Examples:
+        for name, contents in iter_archive(path):
+            found = re.fullmatch(r"CUB_200_2011/images/((\d+)\.(\w+)/(\w+)\.jpg)", name)
+            if found and found[1] in boxes:
+                x, y, width, height = boxes[found[1]]
+                outline = masks / found[1].replace(".jpg", ".png")
+                mask = np.asarray(image.decode_png(outline.read_bytes(), channels=1))
+                whole = (*mask.shape[:2], *mask.shape[:2])
+                sides = np.array([y, x, y + height, x + width]) / whole
+                yield (
+                    name,
+                    {
+                        "image": contents.read(),
+                        "image/filename": name,
+                        "label": int(found[2]) - 1,
+                        "label_name": found[3].lower(),
+                        "bbox": BBox(*np.minimum(sides, 1.0).tolist()),
+                        "segmentation_mask": mask,
+                    },
+                )
