@@ -1,28 +1,23 @@
-"""Long texts: for language models, summaries and translation."""
+"""Long texts: for language models and summaries."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import functools
 import gzip
 import hashlib
-import importlib.resources
 import io
 import json
 import posixpath
 import re
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
-from drumline.datasets.features.containers import TranslationFeature
 from drumline.datasets.features.tensors import TextFeature
 from drumline.datasets.info import DatasetInfo
 from drumline.datasets.prepared.generator import BuilderConfig, Examples, GeneratorBasedBuilder
 from drumline.datasets.registry import register
-from drumline.datasets.sources.archives import ArchiveError, iter_archive, lines_of, opened
+from drumline.datasets.sources.archives import iter_archive, lines_of
 from drumline.datasets.sources.manager import DownloadManager
 from drumline.datasets.sources.resource import Resource, listed
 
@@ -257,167 +252,3 @@ class C4(GeneratorBasedBuilder):
                 for at, line in enumerate(lines):
                     row = json.loads(line)
                     yield f"{number}_{at}", {key: row[key] for key in ("text", "timestamp", "url")}
-
-
-@dataclasses.dataclass(frozen=True)
-class _Corpus:
-    """Sentences and their translations.
-
-    Attributes:
-        split: to which it belongs.
-        name: what it is called.
-        urls: of its archives.
-        paths: in each of them; empty for a file that is no archive.
-    """
-
-    split: str
-    name: str
-    urls: tuple[str, ...]
-    paths: tuple[str, ...]
-
-
-@functools.cache
-def _corpora() -> Mapping[str, Mapping[str, Sequence[_Corpus]]]:
-    """The corpora of each year and pair of languages, as TFDS puts them together."""
-    found: dict[str, dict[str, list[_Corpus]]] = {}
-    text = importlib.resources.files(__package__).joinpath("translation_corpora.tsv")
-    for row in csv.reader(text.read_text("utf-8").splitlines()[1:], delimiter="\t"):
-        year, pair, split, name, urls, paths = row
-        places = tuple("" if path == "-" else path for path in paths.split(" "))
-        corpus = _Corpus(split, name, tuple(urls.split(" ")), places)
-        found.setdefault(year, {}).setdefault(pair, []).append(corpus)
-    return found
-
-
-class _Translations(GeneratorBasedBuilder):
-    """Sentences in two languages, of a year of the Conference on Machine Translation."""
-
-    VERSION = "1.0.0"
-    RESOURCES = listed("wmt")
-
-    def __init_subclass__(cls, **others: Any) -> None:
-        super().__init_subclass__(**others)
-        year = cls.name[3:5]
-        cls.__doc__ = f"Sentences in two languages, of the {year}th year of WMT."
-        cls.BUILDER_CONFIGS = tuple(
-            BuilderConfig(pair, None, f"WMT 20{year}, {pair}") for pair in _corpora()[cls.name]
-        )
-
-    @property
-    def _pair(self) -> list[str]:
-        assert self.builder_config is not None
-        return self.builder_config.name.split("-")
-
-    def _info(self) -> DatasetInfo:
-        year = self.name[3:5]
-        return self.dataset_info(
-            features=TranslationFeature(languages=self._pair),
-            supervised_keys=cast(tuple[str, str], tuple(self._pair)),
-            homepage=f"http://www.statmt.org/wmt{year}/translation-task.html",
-            citation=f"Conference on Machine Translation: WMT 20{year}, http://www.statmt.org/wmt{year}/",
-        )
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        known = {resource.url: resource for resource in self.RESOURCES.values()}
-        parts: dict[str, list[tuple[_Corpus, list[Path]]]] = {}
-        for corpus in _corpora()[self.name]["-".join(self._pair)]:
-            files = dl_manager.download([known[url] for url in corpus.urls])
-            are_archives = all(corpus.paths)
-            places = dl_manager.extract(files) if are_archives else files
-            places = places * len(corpus.paths) if len(places) == 1 else places
-            paths = [place / path for place, path in zip(places, corpus.paths, strict=True)]
-            parts.setdefault(corpus.split, []).append((corpus, paths))
-        return {split: self._generate_examples(each) for split, each in parts.items()}
-
-    def _generate_examples(self, parts: list[tuple[_Corpus, list[Path]]]) -> Examples:
-        for corpus, paths in parts:
-            for key, sentences in self._read(corpus, paths):
-                if all(sentences.values()):
-                    yield f"{corpus.name}/{key}", sentences
-
-    def _read(self, corpus: _Corpus, paths: list[Path]) -> Iterator[tuple[Any, dict[str, str]]]:
-        names = corpus.paths if all(corpus.paths) else corpus.urls
-        if len(paths) == 2:
-            languages = [_language(name) for name in names]
-            pairs = zip(
-                *(_sentences(path, name) for path, name in zip(paths, names, strict=True)),
-                strict=True,
-            )
-            key: Callable[[int], Any] = int if not all(corpus.paths) else "0/{}".format
-            for number, pair in enumerate(pairs):
-                yield key(number), dict(zip(languages, pair, strict=True))
-        elif ".tmx" in names[0]:
-            yield from _memory(paths[0])
-        else:
-            languages = self._pair
-            if named := re.search(r"\.([a-z][a-z])-([a-z][a-z])(\.tsv|$)", names[0]):
-                languages = [named[1], named[2]]
-            tab = "|||" if corpus.name.startswith("wikiheadlines") else "\t"
-            with io.TextIOWrapper(opened(paths[0]), "utf-8") as lines:
-                for number, line in enumerate(lines):
-                    cells = line.split(tab)
-                    if len(cells) == 2:
-                        yield number, dict(zip(languages, map(str.strip, cells), strict=True))
-
-
-def _language(name: str) -> str:
-    """The language of a file, which is the last part of its name but for what it ends with."""
-    parts = name.split(".")
-    return parts[-2] if parts[-1] in ("sgm", "gz") else parts[-1]
-
-
-def _sentences(path: Path, name: str) -> Iterator[str]:
-    """The sentences of a text, a line each, or of a file in SGML."""
-    if not path.exists():
-        raise ArchiveError(f"{path}: the archive has no such file")
-    if name.endswith(".sgm"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            if found := re.match(r"<seg id=\"\d+\">(.*)</seg>", line):
-                yield found[1]
-        return
-    with opened(path) as file:
-        # A carriage return may be within a sentence.
-        yield from (line.decode() for line in file.read().split(b"\n"))
-
-
-def _memory(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """The pairs of a translation memory, by the numbers of their elements."""
-    with opened(path) as file:
-        for number, (_, element) in enumerate(ElementTree.iterparse(file)):
-            if element.tag == "tu":
-                pair = {}
-                for variant in element.iterfind("tuv"):
-                    language = next(v for k, v in variant.items() if k.endswith("}lang"))
-                    pair[language] = variant.findtext("seg") or ""
-                yield number, pair
-                element.clear()
-
-
-@register
-class Wmt14Translate(_Translations):
-    name = "wmt14_translate"
-
-
-@register
-class Wmt15Translate(_Translations):
-    name = "wmt15_translate"
-
-
-@register
-class Wmt16Translate(_Translations):
-    name = "wmt16_translate"
-
-
-@register
-class Wmt17Translate(_Translations):
-    name = "wmt17_translate"
-
-
-@register
-class Wmt18Translate(_Translations):
-    name = "wmt18_translate"
-
-
-@register
-class Wmt19Translate(_Translations):
-    name = "wmt19_translate"

@@ -25,6 +25,7 @@ from tests.datasets.builders.fabricated_photographs import PHOTOGRAPHS
 from tests.datasets.builders.fabricated_sounds import SOUNDS
 from tests.datasets.builders.fabricated_tables import TABLES
 from tests.datasets.builders.fabricated_texts import TEXTS
+from tests.datasets.builders.fabricated_translations import TRANSLATIONS
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -537,5 +538,6 @@ FABRICATED: dict[str, Callable[..., Fabricated]] = {
     **SOUNDS,
     **TABLES,
     **PHOTOGRAPHS,
+    **TRANSLATIONS,
 }
 """What makes the files of each dataset."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
 from collections.abc import Callable
 
 from tests.datasets.builders.archives import Examples, Fabricated, resources, tar, zipped
@@ -100,59 +99,6 @@ def c4() -> Fabricated:
     return Fabricated({}, examples, made)
 
 
-def wmt(name: str, pair: str) -> Fabricated:
-    """Each corpus of a pair of languages, two sentences in the format that it has."""
-    from drumline.datasets.builders.corpora import _corpora
-
-    archives: dict[str, dict[str, bytes]] = {}
-    whole: dict[str, bytes] = {}
-    examples: Examples = {}
-    for corpus in _corpora()[name][pair]:
-        texts = {
-            language: [f"{corpus.name} {language} {i}" for i in range(2)]
-            for language in pair.split("-")
-        }
-        rows = [{key: value[i].encode() for key, value in texts.items()} for i in range(2)]
-        examples.setdefault(corpus.split, []).extend(rows)
-        urls = corpus.urls * len(corpus.paths) if len(corpus.urls) == 1 else corpus.urls
-        for url, path in zip(urls, corpus.paths, strict=True):
-            content = _corpus_file(path or url, corpus.name, pair, texts)
-            if path:
-                archives.setdefault(url, {})[path] = content
-            else:
-                whole[url] = gzip.compress(content)
-    files = {
-        url: zipped(inside) if url.endswith(".zip") else tar(inside)
-        for url, inside in archives.items()
-    }
-    return Fabricated(files | whole, examples)
-
-
-def _corpus_file(name: str, corpus: str, pair: str, texts: dict[str, list[str]]) -> bytes:
-    parts = name.split(".")
-    language = parts[-2] if parts[-1] in ("sgm", "gz") else parts[-1]
-    if name.endswith(".sgm"):
-        lines = [f'<seg id="{i + 1}">{text}</seg>' for i, text in enumerate(texts[language])]
-        return ("<doc>\n" + "\n".join(lines) + "\n</doc>\n").encode()
-    if ".tmx" in name:
-        units = ""
-        for i in range(2):
-            variants = (
-                f'<tuv xml:lang="{key}"><seg>{value[i]}</seg></tuv>' for key, value in texts.items()
-            )
-            units += f"<tu>{''.join(variants)}</tu>"
-        return f"<?xml version='1.0'?><tmx><body>{units}</body></tmx>".encode()
-    if ".tsv" in name or corpus.startswith("wikiheadlines"):
-        named = re.search(r"\.([a-z][a-z])-([a-z][a-z])(\.|$)", name)
-        order = pair.split("-") if named is None else [named[1], named[2]]
-        tab = " ||| " if corpus.startswith("wikiheadlines") else "\t"
-        rows = [tab.join(texts[key][i] for key in order) for i in range(2)]
-        more = ["cut off"] if ".tsv" in name else []
-        return ("\n".join([*rows, *more]) + "\n").encode()
-    content = ("\n".join(texts[language]) + "\n").encode()
-    return gzip.compress(content) if name.endswith(".gz") and "/" not in name else content
-
-
 CORPORA: dict[str, Callable[..., Fabricated]] = {
     "lm1b": lm1b,
     "gigaword": gigaword,
@@ -160,18 +106,5 @@ CORPORA: dict[str, Callable[..., Fabricated]] = {
     "wikitext/wikitext-2-raw-v1": lambda: wikitext("wikitext-2-raw-v1"),
     "wikitext/wikitext-103-v1": lambda: wikitext("wikitext-103-v1"),
     "c4/en": c4,
-    **{
-        f"{name}/{pair}": lambda name=name, pair=pair: wmt(name, pair)
-        for name, pair in (
-            ("wmt14_translate", "de-en"),
-            ("wmt14_translate", "fr-en"),
-            ("wmt15_translate", "fi-en"),
-            ("wmt16_translate", "tr-en"),
-            ("wmt17_translate", "lv-en"),
-            ("wmt18_translate", "et-en"),
-            ("wmt19_translate", "lt-en"),
-            ("wmt19_translate", "fr-de"),
-        )
-    },
 }
 """What makes the files of each dataset of long texts."""

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 from drumline import datasets
+from drumline.datasets.registry import builder_class
 from tests.datasets.builders.archives import Fabricated, prepared, put_by_hand, put_ffmpeg
 from tests.datasets.builders.fabricated import FABRICATED
 from tests.datasets.builders.fabricated_sounds import SOUNDS
+from tests.datasets.builders.fabricated_translations import wmt19_frde
 from tests.datasets.prepared.every_feature import plain
 
 tfds = pytest.importorskip(
@@ -33,8 +35,6 @@ NOT_THERE = (
     "wikitext",
 )
 """Which TFDS does not make, not from these files, or by Apache Beam."""
-OTHERWISE = ("wmt19_translate/fr-de",)
-"""Whose French and German TFDS takes one for the other, in one corpus."""
 ENCODED_AGAIN = ("cats_vs_dogs",)
 """Whose pictures TFDS encodes again, and counts damaged files."""
 
@@ -167,8 +167,7 @@ class OpenCv:
 COMPARED = [
     name
     for name in FABRICATED
-    if name not in (*ENCODED_AGAIN, *OTHERWISE)
-    and name.partition("/")[0] not in (*NOT_THERE, *NOT_IN_TFDS)
+    if name not in ENCODED_AGAIN and name.partition("/")[0] not in (*NOT_THERE, *NOT_IN_TFDS)
 ]
 
 
@@ -180,6 +179,8 @@ def test_the_same_examples_in_the_same_order(
     known = tfds.builder(name, data_dir=str(tmp_path)).info if named else None
     made = FABRICATED[name](*([known.features["label"].names] if known is not None else []))
     mine = prepared(name, made, tmp_path, monkeypatch)
+    if name == "wmt19_translate/fr-de":  # TFDS takes one corpus's languages for one another
+        made = wmt19_frde(swapped=True)
     other = theirs(name, made, tmp_path, monkeypatch)
     assert mine.info.full_name == other.info.full_name
     assert other.info.supervised_keys in (None, mine.info.supervised_keys)
@@ -202,3 +203,28 @@ def test_the_same_examples_in_the_same_order(
                     np.testing.assert_array_equal(value, b[key].numpy())
                 else:
                     assert plain(value) == plain(b[key]), (split, number, key)
+
+
+CWMT_SERVER = "ftp://cwmt-wmt:cwmt-wmt@nlp.nju.edu.cn/parallel/"
+YEARS = [f"wmt{year}_translate" for year in range(14, 20)]
+
+
+@pytest.mark.parametrize("name", [*YEARS, "wmt_t2t_translate"])
+def test_pairs_of_languages_are_made_of_the_same_files(name: str, tmp_path: Path) -> None:
+    corpora = importlib.import_module("tensorflow_datasets.translate.wmt").DATASET_MAP
+    ours: Any = builder_class(name)
+    named = [config.name for config in ours.BUILDER_CONFIGS]
+    assert named == [config.name for config in tfds.builder_cls(name).BUILDER_CONFIGS]
+    for config in ours.BUILDER_CONFIGS:
+        source = config.languages[0]
+        known = tfds.builder(f"{name}/{config.name}", data_dir=str(tmp_path)).subsets
+        found = {split: [part.name for part in parts] for split, parts in config.parts.items()}
+        assert {str(split): parts for split, parts in known.items()} == found
+        for part in {part for parts in config.parts.values() for part in parts}:
+            theirs = corpora[part.name]
+            manual = theirs.get_manual_dl_files(source)
+            urls = [url.removeprefix(CWMT_SERVER) for url in theirs.get_url(source)]
+            filters = [url for url in part.files(source) if "czeng16_to_17" in url]
+            assert sorted(part.files(source)) == sorted([*(manual or urls), *filters])
+            if not part.name.startswith("czeng"):
+                assert [path for path in theirs.get_path(source) if path] == part.members(source)

@@ -1,0 +1,1 @@
+"""Sentences and their translations: the tasks of the Conferences on Machine Translation."""

@@ -1,0 +1,375 @@
+"""Sentences and their translations: the tasks of the Conferences on Machine Translation."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import gzip
+import io
+import itertools
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, ClassVar, cast
+from xml.etree import ElementTree
+
+from drumline.datasets.builders.translations.corpora import CORPORA, CWMT, CZENG, Corpus
+from drumline.datasets.features.containers import TranslationFeature
+from drumline.datasets.prepared.generator import DeclaredConfig, Examples, GeneratorBasedBuilder
+from drumline.datasets.registry import register
+from drumline.datasets.sources.archives import iter_archive, member_of, opened
+from drumline.datasets.sources.manager import DownloadManager
+from drumline.datasets.sources.resource import listed
+
+Pair = dict[str, str]
+"""A sentence in two languages, by their codes."""
+
+
+@dataclasses.dataclass(eq=False)
+class WmtConfig(DeclaredConfig):
+    """A pair of languages.
+
+    Attributes:
+        languages: the codes of source and target.
+        parts: the corpora of each split.
+    """
+
+    languages: tuple[str, str] = ("", "")
+    parts: Mapping[str, Sequence[Corpus]] = dataclasses.field(default_factory=dict)
+
+
+def _configs(
+    sources: str, corpora: Mapping[str, str], more: Sequence[tuple[str, str]] = ()
+) -> tuple[WmtConfig, ...]:
+    """Return the configurations of a year: its source languages, and the corpora of splits."""
+    known = {resource.url: resource for resource in listed("wmt").values()}
+    pairs = [*((source, "en") for source in sources.split()), *more]
+    made = []
+    for pair in pairs:
+        parts = {
+            split: [CORPORA[name] for name in names.split() if CORPORA[name].has(pair)]
+            for split, names in corpora.items()
+        }
+        files = [
+            file
+            for corpus in itertools.chain.from_iterable(parts.values())
+            for file in corpus.files(pair[0])
+        ]
+        made.append(
+            WmtConfig(
+                "-".join(pair),
+                "1.0.0",
+                f"From {pair[0]} to {pair[1]}.",
+                features=TranslationFeature(pair),
+                supervised_keys=pair,
+                splits=dict.fromkeys(parts, 0),
+                resources={file: known[file] for file in files if "://" in file},
+                languages=pair,
+                parts=parts,
+            )
+        )
+    return tuple(made)
+
+
+class _Wmt(GeneratorBasedBuilder):
+    """Sentences and their translations: the data of a conference's task."""
+
+    VERSION = "1.0.0"
+    MANUAL_DOWNLOAD_INSTRUCTIONS = (
+        "CzEng (data-plaintext-format.*.tar, czeng16pre.*) is at http://ufal.mff.cuni.cz/czeng, "
+        "HindEnCorp (hindencorp0.1.gz) at http://ufallab.ms.mff.cuni.cz/~bojar/hindencorp, "
+        "Yandex's corpus (1mcorpus.zip) at https://translate.yandex.ru/corpus?lang=en, and CWMT's "
+        "(such as casia2015.zip) at http://nlp.nju.edu.cn/cwmt-wmt"
+    )
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        config = cast(WmtConfig, self.builder_config)
+        names = {
+            file
+            for corpus in itertools.chain.from_iterable(config.parts.values())
+            for file in corpus.files(config.languages[0])
+        }
+        manual = {name: dl_manager.manual_file(name) for name in sorted(names) if "://" not in name}
+        paths = {**manual, **dl_manager.download(dict(self.resources))}
+        return {split: self._generate_examples(paths, split) for split in config.parts}
+
+    def _generate_examples(self, paths: Mapping[str, Path], split: str) -> Examples:
+        config = cast(WmtConfig, self.builder_config)
+        for corpus in config.parts[split]:
+            names = corpus.files(config.languages[0])
+            files = [paths[name] for name in names]
+            for key, pair in _read(corpus, names, files, config.languages):
+                if all(pair.values()):
+                    yield f"{corpus.name}/{key}", pair
+
+
+def _read(
+    corpus: Corpus, names: list[str], files: list[Path], languages: tuple[str, str]
+) -> Iterator[tuple[Any, Pair]]:
+    """Yield keys and sentences of a corpus."""
+    members = corpus.members(languages[0])
+    if corpus.name.startswith("czeng_") and not corpus.name.endswith("pre"):
+        yield from _of_czeng(files)
+    elif len(members) == 2 and "*" in members[0]:
+        yield from _of_many(files[0], members)
+    elif len(members) == 2:
+        with member_of(files[0], members[0]) as first, member_of(files[0], members[1]) as second:
+            languages_of = [_language(member) for member in members]
+            for n, pair in _side_by_side(first, second, members, languages_of):
+                yield f"0/{n}", pair
+    elif len(files) == 2:
+        with opened(files[0]) as first, opened(files[1]) as second:
+            yield from _side_by_side(first, second, names, languages)
+    elif members:
+        with member_of(files[0], members[0]) as file:
+            is_tmx = members[0].endswith(".tmx")
+            yield from _of_tmx(file) if is_tmx else _of_columns(file, members[0], "|||")
+    else:
+        with opened(files[0]) as file:
+            if ".tmx" in names[0]:
+                yield from _of_tmx(file)
+            elif corpus.name.startswith("hindencorp"):
+                yield from _of_columns(file, names[0], "\t", 5, {"en": 3, "hi": 4})
+            elif corpus.name == "czeng_16pre":
+                yield from _of_columns(file, names[0], "\t", 2, {"en": 0, "cs": 1})
+            else:
+                yield from _of_columns(file, names[0], "\t")
+
+
+def _language(member: str) -> str:
+    """Return the language that a file's name ends with, before what says how it is written."""
+    *_, first, last = re.split(r"[._]", member)
+    code = first if last in ("sgm", "gz", "txt") else last
+    return "zh" if code in ("ch", "cn") else code
+
+
+_SEGMENT = re.compile(r"<seg id=\"\d+\">(.*)</seg>")
+
+
+def _sentences(file: IO[bytes], name: str) -> Iterable[str]:
+    """Yield the sentences of a file: those in tags of SGML, or its lines."""
+    if name.endswith(".sgm"):
+        found = map(_SEGMENT.match, io.TextIOWrapper(file, "utf-8"))
+        return (each.group(1) for each in found if each)
+    lines = _unpacked(file) if name.endswith(".gz") and "://" not in name else file
+    return (line.decode().removesuffix("\n") for line in lines)
+
+
+def _unpacked(file: IO[bytes]) -> IO[bytes]:
+    return cast(IO[bytes], gzip.GzipFile(fileobj=file))
+
+
+def _side_by_side(
+    first: IO[bytes], second: IO[bytes], names: Sequence[str], languages: Sequence[str]
+) -> Iterator[tuple[int, Pair]]:
+    """Yield the sentences of two files with a sentence a line.
+
+    Raises:
+        ValueError: one has more of them.
+    """
+    pairs = itertools.zip_longest(_sentences(first, names[0]), _sentences(second, names[1]))
+    for n, (one, other) in enumerate(pairs):
+        if one is None or other is None:
+            longer = names[0] if other is None else names[1]
+            raise ValueError(f"{longer} has more sentences than {names[other is None]}, {n:,}")
+        yield n, {languages[0]: one, languages[1]: other}
+
+
+def _of_many(path: Path, patterns: Sequence[str]) -> Iterator[tuple[str, Pair]]:
+    """Yield the sentences of files side by side in an archive, of two patterns."""
+    names = [name for name, _ in iter_archive(path)]
+    both = [sorted(name for name in names if fnmatch.fnmatch(name, each)) for each in patterns]
+    if len(both[0]) != len(both[1]) or not both[0]:
+        raise ValueError(f"{path}: {len(both[0])} files {patterns[0]}, {len(both[1])} of the other")
+    for number, pair in enumerate(zip(*both, strict=True)):
+        with member_of(path, pair[0]) as first, member_of(path, pair[1]) as second:
+            for n, found in _side_by_side(first, second, pair, [_language(each) for each in pair]):
+                yield f"{number}/{n}", found
+
+
+def _of_columns(
+    file: IO[bytes],
+    name: str,
+    separator: str,
+    count: int = 2,
+    columns: Mapping[str, int] | None = None,
+) -> Iterator[tuple[int, Pair]]:
+    """Yield the sentences of a table; lines with another number of columns are left out."""
+    if columns is None:
+        found = re.search(r"\.([a-z]{2})-([a-z]{2})(\.|$)", name)
+        assert found is not None
+        columns = {found[1]: 0, found[2]: 1}
+    for n, line in enumerate(io.TextIOWrapper(file, "utf-8")):
+        cells = line.split(separator)
+        if len(cells) == count:
+            yield n, {language: cells[i].strip() for language, i in columns.items()}
+
+
+def _of_tmx(file: IO[bytes]) -> Iterator[tuple[int, Pair]]:
+    for n, (_, element) in enumerate(ElementTree.iterparse(file)):
+        if element.tag == "tu":
+            pair = {}
+            for each in element.iterfind("tuv"):
+                code = next(value for key, value in each.items() if key.endswith("}lang"))
+                pair[code] = each.findtext("seg") or ""
+            yield n, pair
+            element.clear()
+
+
+def _of_czeng(files: Sequence[Path]) -> Iterator[tuple[str, Pair]]:
+    """Yield the sentences of CzEng's archives; a last file has a script that names bad blocks."""
+    bad: set[str] = set()
+    if len(files) > len(CZENG):
+        with member_of(files[-1], "convert_czeng16_to_17.pl") as script:
+            listing = re.search(rb"qw{([\s\d]*)}", script.read())
+            bad = set(listing[1].decode().split()) if listing else set()
+    for path in files[: len(CZENG)]:
+        for name, contents in iter_archive(path):
+            if not fnmatch.fnmatch(name, "data.plaintext-format/??train.gz"):
+                continue
+            for n, line in enumerate(_unpacked(contents)):
+                if not line.strip():
+                    continue
+                place, _, czech, english = line.decode().split("\t")
+                block = re.match(r"[^-]+-b(\d+)-\d\d[tde]", place)
+                if block is None or block[1] not in bad:
+                    key = f"{posixpath.basename(name)}/{n}"
+                    yield key, {"cs": czech.strip(), "en": english.strip()}
+
+
+def _cite(year: int, where: str) -> str:
+    return f"O. Bojar et al.: Findings of the {year} {where}"
+
+
+@register
+class Wmt14Translate(_Wmt):
+    """Sentences and their translations: the task of the Workshop of 2014."""
+
+    name = "wmt14_translate"
+    HOMEPAGE = "http://www.statmt.org/wmt14/translation-task.html"
+    CITATION = _cite(2014, "Workshop on Statistical Machine Translation, WMT 2014")
+    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+        "cs de fr hi ru",
+        {
+            "train": "europarl_v7 commoncrawl multiun newscommentary_v9 gigafren czeng_10 "
+            "yandexcorpus wikiheadlines_hi wikiheadlines_ru hindencorp_01",
+            "validation": "newsdev2014 newstest2013",
+            "test": "newstest2014",
+        },
+    )
+
+
+@register
+class Wmt15Translate(_Wmt):
+    """Sentences and their translations: the task of the Workshop of 2015."""
+
+    name = "wmt15_translate"
+    HOMEPAGE = "http://www.statmt.org/wmt15/translation-task.html"
+    CITATION = _cite(2015, "Workshop on Statistical Machine Translation, WMT 2015")
+    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+        "cs de fi fr ru",
+        {
+            "train": "europarl_v7 europarl_v8_16 commoncrawl multiun newscommentary_v10 gigafren "
+            "czeng_10 yandexcorpus wikiheadlines_fi wikiheadlines_ru",
+            "validation": "newsdev2015 newsdiscussdev2015 newstest2014",
+            "test": "newstest2015 newsdiscusstest2015",
+        },
+    )
+
+
+@register
+class Wmt16Translate(_Wmt):
+    """Sentences and their translations: the task of the Conference of 2016."""
+
+    name = "wmt16_translate"
+    HOMEPAGE = "http://www.statmt.org/wmt16/translation-task.html"
+    CITATION = _cite(2016, "Conference on Machine Translation, WMT 2016")
+    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+        "cs de fi ro ru tr",
+        {
+            "train": "europarl_v7 europarl_v8_16 commoncrawl newscommentary_v11 czeng_16pre "
+            "yandexcorpus wikiheadlines_fi wikiheadlines_ru setimes_2",
+            "validation": "newsdev2016 newstest2015",
+            "test": "newstest2016 newstestB2016",
+        },
+    )
+
+
+@register
+class Wmt17Translate(_Wmt):
+    """Sentences and their translations: the task of the Conference of 2017."""
+
+    name = "wmt17_translate"
+    HOMEPAGE = "http://www.statmt.org/wmt17/translation-task.html"
+    CITATION = _cite(2017, "Conference on Machine Translation, WMT 2017")
+    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+        "cs de fi lv ru tr zh",
+        {
+            "train": "europarl_v7 europarl_v8_16 commoncrawl newscommentary_v12 czeng_16 "
+            "yandexcorpus wikiheadlines_fi wikiheadlines_ru setimes_2 uncorpus_v1 rapid_2016 "
+            "leta_v1 dcep_v1 onlinebooks_v1 " + " ".join(corpus.name for corpus in CWMT),
+            "validation": "newsdev2017 newstest2016 newstestB2016",
+            "test": "newstest2017 newstestB2017",
+        },
+    )
+
+
+@register
+class Wmt18Translate(_Wmt):
+    """Sentences and their translations: the task of the Conference of 2018."""
+
+    name = "wmt18_translate"
+    HOMEPAGE = "http://www.statmt.org/wmt18/translation-task.html"
+    CITATION = _cite(2018, "Conference on Machine Translation, WMT 2018")
+    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+        "cs de et fi ru tr zh",
+        {
+            "train": "europarl_v7 europarl_v8_18 paracrawl_v1 commoncrawl newscommentary_v13 "
+            "czeng_17 yandexcorpus wikiheadlines_fi wikiheadlines_ru setimes_2 uncorpus_v1 "
+            "rapid_2016 " + " ".join(corpus.name for corpus in CWMT),
+            "validation": "newsdev2018 newstest2017 newstestB2017",
+            "test": "newstest2018",
+        },
+    )
+
+
+@register
+class Wmt19Translate(_Wmt):
+    """Sentences and their translations: the task of the Conference of 2019."""
+
+    name = "wmt19_translate"
+    HOMEPAGE = "http://www.statmt.org/wmt19/translation-task.html"
+    CITATION = "L. Barrault et al.: Findings of the 2019 Conference on Machine Translation"
+    NOTES = (
+        "In fr-de, TensorFlow Datasets takes the German sentences of ParaCrawl for French ones; "
+        "they are what they are here.",
+    )
+    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+        "cs de fi gu kk lt ru zh",
+        {
+            "train": "europarl_v9 europarl_v7_frde paracrawl_v3 paracrawl_v1_ru paracrawl_v3_frde "
+            "commoncrawl commoncrawl_frde newscommentary_v14 newscommentary_v14_frde czeng_17 "
+            "yandexcorpus wikititles_v1 uncorpus_v1 rapid_2016_ltfi rapid_2019 "
+            + " ".join(corpus.name for corpus in CWMT),
+            "validation": "euelections_dev2019 newsdev2019 newstest2018",
+        },
+        [("fr", "de")],
+    )
+
+
+@register
+class WmtT2tTranslate(_Wmt):
+    """Sentences and their translations to German, as Tensor2Tensor's tutorials take them."""
+
+    name = "wmt_t2t_translate"
+    HOMEPAGE = "https://github.com/tensorflow/tensor2tensor"
+    CITATION = _cite(2014, "Workshop on Statistical Machine Translation, WMT 2014")
+    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+        "de",
+        {
+            "train": "europarl_v7 commoncrawl newscommentary_v13",
+            "validation": "newstest2013",
+            "test": "newstest2014",
+        },
+    )
