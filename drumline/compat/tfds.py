@@ -7,14 +7,13 @@ It gives the datasets of `drumline.datasets` and folders of images, as datasets 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from drumline import datasets
-from drumline._extras import import_extra
 from drumline.compat.data.dataset import TensorDataset
 from drumline.compat.io import files, images
 from drumline.compat.values.boundary import map_structure, unwrap, wrap
@@ -23,10 +22,13 @@ from drumline.compat.values.tensor import Tensor
 from drumline.data import Dataset
 from drumline.datasets import (
     ReadConfig,
+    as_dataframe,
     even_splits,
     features,
+    show_examples,
     split_for_jax_process,
 )
+from drumline.datasets.display import NumpyExamples
 from drumline.datasets.features import (
     ClassLabel,
     FeaturesDict,
@@ -392,19 +394,6 @@ def load(
     return (result, found.info) if with_info else result
 
 
-class NumpyDataset:
-    """A dataset whose elements have numpy's arrays, as `as_numpy` gives; it is iterated again."""
-
-    def __init__(self, dataset: TensorDataset):
-        self._dataset = dataset
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._dataset.as_numpy_iterator())
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-
 def as_numpy(dataset: Any) -> Any:
     """Datasets and tensors as numpy's arrays, as ``tfds.as_numpy``.
 
@@ -417,84 +406,12 @@ def as_numpy(dataset: Any) -> Any:
 
     def of_leaf(leaf: Any) -> Any:
         if isinstance(leaf, TensorDataset):
-            return NumpyDataset(leaf)
+            return NumpyExamples(leaf)
         if isinstance(leaf, Dataset):
             return leaf
         return leaf.numpy() if type(leaf) is Tensor else unwrap(leaf)
 
     return map_structure(of_leaf, dataset)
-
-
-def _named(element: Any, info: Info | None) -> dict[str, Any]:
-    """An example's values by their names, nested ones with a slash between."""
-    if isinstance(element, tuple):
-        keys = None if info is None else info.supervised_keys
-        names = keys if keys is not None and len(keys) == len(element) else range(len(element))
-        element = dict(zip(map(str, names), element, strict=True))
-    if not isinstance(element, Mapping):
-        return {"": element}
-    found: dict[str, Any] = {}
-    for name, value in element.items():
-        for inner, each in (
-            _named(value, None).items() if isinstance(value, Mapping) else [("", value)]
-        ):
-            found[f"{name}/{inner}" if inner else str(name)] = each
-    return found
-
-
-def as_dataframe(ds: Any, ds_info: Info | None = None) -> Any:
-    """A dataset as a table of pandas, as ``tfds.as_dataframe``.
-
-    Args:
-        ds: a dataset that is not batched; all of it is read.
-        ds_info: from which columns of pairs get their names.
-
-    Raises:
-        MissingExtraError: pandas is not installed.
-    """
-    pandas = import_extra("pandas", "tutorials", "tfds.as_dataframe")
-    rows = [_named(element, ds_info) for element in ds.as_numpy_iterator()]
-    return pandas.DataFrame(rows)
-
-
-def show_examples(
-    ds: Any, ds_info: Info, *, rows: int = 3, cols: int = 3, plot_scale: float = 3.0
-) -> Any:
-    """Draw the first pictures of a dataset with their classes, as ``tfds.show_examples``.
-
-    Args:
-        ds: a dataset that is not batched, of dictionaries or pairs.
-        ds_info: of it.
-        rows: of pictures.
-        cols: of pictures.
-        plot_scale: inches of a picture.
-
-    Returns:
-        The figure of matplotlib's.
-
-    Raises:
-        ValueError: it has no pictures.
-        MissingExtraError: matplotlib is not installed.
-    """
-    image_key = next(
-        (name for name, each in ds_info.features.items() if isinstance(each, ImageFeature)), None
-    )
-    if image_key is None:
-        raise ValueError(f"{ds_info.name} has no pictures, but {', '.join(ds_info.features)}")
-    labels = {name: each for name, each in ds_info.features.items() if isinstance(each, ClassLabel)}
-    pyplot = import_extra("matplotlib.pyplot", "profile", "tfds.show_examples")
-    figure = pyplot.figure(figsize=(plot_scale * cols, plot_scale * rows))
-    for number, element in enumerate(ds.take(rows * cols).as_numpy_iterator()):
-        example = _named(element, ds_info)
-        axes = figure.add_subplot(rows, cols, number + 1)
-        axes.set_axis_off()
-        picture = np.asarray(example[image_key])
-        axes.imshow(picture[..., 0] if picture.shape[-1] == 1 else picture, cmap="gray")
-        named = [(name, each) for name, each in labels.items() if name in example]
-        axes.set_title(
-            ", ".join(f"{each.int2str(example[name])} ({example[name]})" for name, each in named)
-        )
-    return figure
 
 
 def disable_progress_bar() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping
@@ -27,6 +28,17 @@ def resolve_data_dir(name: str, data_dir: str | os.PathLike[str] | None) -> Path
     base = default_data_dir() if data_dir is None else Path(data_dir).expanduser()
     own = base / name
     return own if data_dir is None or own.is_dir() else base
+
+
+@dataclasses.dataclass(frozen=True)
+class Preparation:
+    """How a dataset is prepared; see `DatasetBuilder.download_and_prepare`."""
+
+    download_dir: str | os.PathLike[str] | None
+    manual_dir: str | os.PathLike[str] | None
+    file_format: str
+    num_shards: int | None
+    max_examples_per_split: int | None
 
 
 class DatasetBuilder(abc.ABC):
@@ -79,19 +91,43 @@ class DatasetBuilder(abc.ABC):
         max_examples_per_split: int | None = None,
         download_config: Any = None,
     ) -> None:
-        """See that the files are there; these are read as they are, whatever the arguments.
+        """Download what is missing and write the files, unless they are there.
+
+        The directory appears when it is complete. Of processes that prepare the same data one
+        does, and the others wait for it. Data that are read in place are only looked for, whatever
+        the arguments.
 
         Args:
-            download_dir: of `GeneratorBasedBuilder.download_and_prepare`, as those that follow.
-            manual_dir: with files that cannot be downloaded.
-            file_format: of the files that are written.
-            num_shards: files of each split.
+            download_dir: for what is downloaded; ``downloads`` beside the datasets unless given.
+            manual_dir: with files that cannot be downloaded; ``manual`` in it unless given.
+            file_format: ``"tfrecord"`` or ``"array_record"``.
+            num_shards: files of each split; by default as many as TFDS writes.
             max_examples_per_split: how many examples are written at most.
             download_config: an object with attributes of these names.
 
         Raises:
-            FileNotFoundError: they are not; the message says where to put them.
+            DownloadError: a file cannot be downloaded, or is another one.
+            FileNotFoundError: files have to be put there first; the message says which and where.
+            FeatureError: an example does not fit the features.
+            DuplicateKeyError: two examples have the same key.
+            OSError: a file cannot be written.
         """
+        given = {
+            "download_dir": download_dir,
+            "manual_dir": manual_dir,
+            "file_format": file_format,
+            "num_shards": num_shards,
+            "max_examples_per_split": max_examples_per_split,
+        }
+        for name, value in given.items():
+            if value is None:
+                given[name] = getattr(download_config, name, None)
+        form = given["file_format"]  # TFDS has an enumeration of them
+        given["file_format"] = getattr(form, "value", form) or "tfrecord"
+        self._prepare(Preparation(**given))  # type: ignore[arg-type]
+
+    def _prepare(self, wanted: Preparation) -> None:
+        """See that the files are there."""
         self.info  # noqa: B018
 
     def as_dataset(

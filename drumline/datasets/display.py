@@ -18,10 +18,10 @@ class NumpyExamples:
     """A dataset that is iterated over as numpy's arrays, again and again; see `as_numpy`.
 
     Args:
-        dataset: of examples.
+        dataset: of examples; a `Dataset`, or the look-alike's.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
 
     def __iter__(self) -> Iterator[Any]:

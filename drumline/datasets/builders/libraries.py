@@ -15,7 +15,7 @@ import numpy as np
 from drumline._backend import keras_home
 from drumline._extras import import_extra
 from drumline.data import RaggedArray
-from drumline.datasets.builder import DatasetBuilder
+from drumline.datasets.builder import DatasetBuilder, Preparation
 from drumline.datasets.features.containers import SequenceFeature
 from drumline.datasets.features.media import ImageFeature
 from drumline.datasets.features.tensors import ClassLabel, TensorFeature
@@ -243,12 +243,8 @@ class KerasSets(_LibrarySets):
         places = [home / "datasets" / file for file in files]
         return [path for path in places if not path.exists()]
 
-    def download_and_prepare(self, **options: Any) -> None:
-        """Let Keras download the files, unless they are in its cache.
-
-        Args:
-            options: of `GeneratorBasedBuilder.download_and_prepare`: files are read as they are.
-        """
+    def _prepare(self, wanted: Preparation) -> None:
+        """Let Keras download the files, unless they are in its cache."""
         self._may_download = True
         self._columns  # noqa: B018
         self.__dict__.pop("info", None)

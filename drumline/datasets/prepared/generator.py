@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from drumline._local_path import has_scheme
-from drumline.datasets.builder import DatasetBuilder, resolve_data_dir
+from drumline.datasets.builder import DatasetBuilder, Preparation, resolve_data_dir
 from drumline.datasets.features.connector import FeatureConnector, FeatureError
 from drumline.datasets.features.stored_values import ExampleEncoder
 from drumline.datasets.info import DatasetInfo, SplitInfo, Splits, SupervisedKeys
@@ -293,36 +293,7 @@ class GeneratorBasedBuilder(FilesBuilder):
         """Whether the files are there."""
         return self._folder is not None
 
-    def download_and_prepare(
-        self,
-        *,
-        download_dir: str | os.PathLike[str] | None = None,
-        manual_dir: str | os.PathLike[str] | None = None,
-        file_format: str | None = None,
-        num_shards: int | None = None,
-        max_examples_per_split: int | None = None,
-        download_config: Any = None,
-    ) -> None:
-        """Download what is missing and write the files, unless they are there.
-
-        The directory appears when it is complete. Of processes that prepare the same data one
-        does, and the others wait for it.
-
-        Args:
-            download_dir: for what is downloaded; ``downloads`` beside the datasets unless given.
-            manual_dir: with files that cannot be downloaded; ``manual`` in it unless given.
-            file_format: ``"tfrecord"`` or ``"array_record"``.
-            num_shards: files of each split; by default as many as TFDS writes.
-            max_examples_per_split: how many examples are written at most.
-            download_config: an object with attributes of these names.
-
-        Raises:
-            DownloadError: a file cannot be downloaded, or is another one.
-            FileNotFoundError: files have to be put there first; the message says which and where.
-            FeatureError: an example does not fit the features.
-            DuplicateKeyError: two examples have the same key.
-            OSError: a file cannot be written.
-        """
+    def _prepare(self, wanted: Preparation) -> None:
         if self._folder is not None:
             return
         if self._is_remote:
@@ -331,15 +302,11 @@ class GeneratorBasedBuilder(FilesBuilder):
                 "scheme: prepare it there, copy the directory, and read it from where it is"
             )
 
-        def given(name: str, value: Any) -> Any:
-            return value if value is not None else getattr(download_config, name, None)
-
-        form = getattr(given("file_format", file_format), "value", None) or file_format
-        form = form or "tfrecord"
+        form = wanted.file_format
         if form not in WRITERS:
             raise ValueError(f"file_format must be one of {', '.join(WRITERS)}, got {form!r}")
-        downloads = Path(given("download_dir", download_dir) or self.data_root / "downloads")
-        manual = Path(given("manual_dir", manual_dir) or downloads / "manual")
+        downloads = Path(wanted.download_dir or self.data_root / "downloads")
+        manual = Path(wanted.manual_dir or downloads / "manual")
         manager = DownloadManager(
             downloads,
             manual,
@@ -350,8 +317,7 @@ class GeneratorBasedBuilder(FilesBuilder):
         final = self.data_dir
         with locked(final.parent / f".{final.name}.lock"):
             if not Folder(final).is_prepared:
-                most = given("max_examples_per_split", max_examples_per_split)
-                shards = given("num_shards", num_shards)
+                shards, most = wanted.num_shards, wanted.max_examples_per_split
                 with complete_directory(final) as place:
                     self._write(place, manager, form, shards, most)
                 self._note_default_config()

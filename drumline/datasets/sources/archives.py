@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import errno
 import gzip
 import io
 import lzma
@@ -11,6 +12,7 @@ import os
 import posixpath
 import shutil
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -33,7 +35,12 @@ class ArchiveError(ValueError):
     """A file is no archive, is damaged, or would write outside of its directory."""
 
 
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
+_DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
+    # Of zip: numbers that lead nowhere, names in no encoding, methods that are not known.
+    *(struct.error, ValueError, OverflowError, NotImplementedError, RuntimeError),
+)
+"""What the standard library raises for damaged archives."""
 
 
 class _Contents(io.RawIOBase):
@@ -186,7 +193,8 @@ def _open(contents: IO[bytes], archive: Path) -> IO[bytes]:
 
 
 def _is_of_disk(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno is not None
+    # A place that the archive names and that cannot be is EINVAL.
+    return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
 
 
 def _opener(start: bytes) -> Callable[..., Any] | None:

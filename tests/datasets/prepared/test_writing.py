@@ -6,13 +6,14 @@ import hashlib
 import os
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from drumline import datasets
 from drumline.datasets.features import FeatureError
+from drumline.datasets.prepared.generator import DeclaredConfig
 from drumline.datasets.prepared.writing import OrderedRecords, number_of_shards
 
 
@@ -201,3 +202,52 @@ def test_configurations(tmp_path: Path) -> None:
         from drumline.datasets import registry
 
         registry._registered.pop("powers")
+
+
+@pytest.mark.parametrize("form", ["tfrecord", "parquet"])
+def test_what_a_configuration_of_downloads_says(tmp_path: Path, form: Any) -> None:
+    class Given:
+        max_examples_per_split, num_shards, file_format = 6, 3, form
+
+    made = Squares(data_dir=tmp_path)
+    if form != "tfrecord":
+        with pytest.raises(ValueError, match="file_format must be one of tfrecord"):
+            made.download_and_prepare(download_config=Given())
+        return
+    made.download_and_prepare(download_config=Given(), num_shards=2)
+    assert made.info.splits["train"].num_shards == 2 and len(made.as_dataset("train")) == 6
+
+
+class Declared(datasets.GeneratorBasedBuilder):
+    """Numbers."""
+
+    VERSION = "2.0.0"
+    FEATURES: ClassVar[Any] = {"n": np.int64}
+    HOMEPAGE = "http://numbers"
+    SPLITS: ClassVar[Any] = {"train": 3}
+    BUILDER_CONFIGS: ClassVar[Any] = (
+        DeclaredConfig("plain"),
+        DeclaredConfig(
+            "pairs", features={"n": np.int64, "m": np.int64}, supervised_keys=("n", "m")
+        ),
+    )
+
+    def _split_generators(self, dl_manager: Any) -> Any:
+        return {"train": ((n, dict.fromkeys(self.info.features, n)) for n in range(3))}
+
+
+def test_a_builder_may_declare_what_it_has(tmp_path: Path) -> None:
+    plain, pairs = (Declared(data_dir=tmp_path, config=name) for name in ("plain", "pairs"))
+    assert plain.info.source == pairs.info.source == "http://numbers"
+    assert list(plain.info.features) == ["n"] and list(pairs.info.features) == ["n", "m"]
+    assert plain.info.supervised_keys is None and pairs.info.splits["train"].num_examples == 3
+    pairs.download_and_prepare()
+    assert sorted(map(tuple, pairs.as_dataset("train", as_supervised=True))) == [
+        (n, n) for n in range(3)
+    ]
+
+    class Nothing(datasets.GeneratorBasedBuilder):
+        VERSION = "1.0.0"
+
+    with pytest.raises(NotImplementedError, match="neither _info nor FEATURES"):
+        Nothing(data_dir=tmp_path).info  # noqa: B018
