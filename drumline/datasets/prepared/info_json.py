@@ -46,6 +46,8 @@ def read_info(folder: Folder) -> DatasetInfo:
         raise PreparedDataError(f"{where}: {error}") from None
     if not isinstance(features, FeaturesDict):
         raise PreparedDataError(f"{where}: the features of an example are a FeaturesDict")
+    if not features:
+        raise PreparedDataError(f"{where}: an example has no features")
     _read_labels(folder, features)
     return DatasetInfo(features=features, **found)
 

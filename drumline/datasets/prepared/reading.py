@@ -169,6 +169,11 @@ class PreparedReader:
         config = config or ReadConfig()
         self._check_format(config)
         instructions = self.instructions(split)
+        if not instructions:
+            raise ValueError(
+                f"{self._folder.path}: the split {str(split)!r} of {self._info.full_name} has no "
+                "examples"
+            )
         self._check_files(instructions)
         sort = config.experimental_interleave_sort_fn
         if sort is not None:

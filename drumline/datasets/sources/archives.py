@@ -282,8 +282,11 @@ def _write(contents: IO[bytes], target: Path) -> None:
 def _copy_links(path: Path, place: Path) -> None:
     if not _is_tar(path):
         return
-    with tarfile.open(path, "r:*") as members:
-        links = [member for member in members if member.issym() or member.islnk()]
+    try:
+        with tarfile.open(path, "r:*") as members:
+            links = [member for member in members if member.issym() or member.islnk()]
+    except _DAMAGED as error:
+        raise _damaged(path, error) from error
     for link in links:
         base = "" if link.islnk() else posixpath.dirname(link.name)
         if link.linkname.startswith("/"):
