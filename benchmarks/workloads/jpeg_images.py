@@ -32,6 +32,24 @@ WHOLE = np.array([[[0.0, 0.0, 1.0, 1.0]]], np.float32)
 Prepare = Callable[[Scale], Build]
 
 
+def augmented_by_drumline(ratio: int | str = 2) -> Callable[[Any], Any]:
+    """What makes a random window of a photograph, resized and perhaps mirrored."""
+    import jax.numpy as jnp
+
+    import drumline as dl
+
+    def augmented(record: Any) -> Any:
+        shape = dl.image.extract_jpeg_shape(record)
+        begin, size, _ = dl.image.sample_distorted_bounding_box(
+            shape, WHOLE, area_range=AREA, aspect_ratio_range=RATIO
+        )
+        window = jnp.concatenate([begin[:2], size[:2]])
+        flip = dl.random.bernoulli(0.5)
+        return dl.image.decode_jpeg_resized(record, (SIZE, SIZE), window, flip) / 255
+
+    return augmented
+
+
 def drumline(kind: str, ratio: int | str = 2) -> Prepare:
     """As a user writes it.
 
@@ -42,7 +60,6 @@ def drumline(kind: str, ratio: int | str = 2) -> Prepare:
 
     def prepare(scale: Scale) -> Build:
         import jax
-        import jax.numpy as jnp
 
         import drumline as dl
 
@@ -56,15 +73,7 @@ def drumline(kind: str, ratio: int | str = 2) -> Prepare:
         def scaled(record: Any) -> Any:
             return dl.image.decode_jpeg_resized(record, (SIZE, SIZE), ratio=ratio) / 255
 
-        def augmented(record: Any) -> Any:
-            shape = dl.image.extract_jpeg_shape(record)
-            begin, size, _ = dl.image.sample_distorted_bounding_box(
-                shape, WHOLE, area_range=AREA, aspect_ratio_range=RATIO
-            )
-            window = jnp.concatenate([begin[:2], size[:2]])
-            flip = dl.random.bernoulli(0.5)
-            return dl.image.decode_jpeg_resized(record, (SIZE, SIZE), window, flip) / 255
-
+        augmented = augmented_by_drumline(ratio)
         function = {"plain": plain, "scaled": scaled, "augmented": augmented}[kind]
 
         def build() -> Iterable[Batch]:
@@ -81,6 +90,40 @@ def drumline(kind: str, ratio: int | str = 2) -> Prepare:
     return prepare
 
 
+def function_of_tf(
+    kind: str, expert: bool = False, transform: str = "INTEGER_ACCURATE"
+) -> Callable[[Any], Any]:
+    """What makes an image of a record in TensorFlow; see `tf_data`."""
+    import tensorflow as tf
+
+    def window(record: Any) -> Any:
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            tf.image.extract_jpeg_shape(record),
+            WHOLE,
+            area_range=AREA,
+            aspect_ratio_range=RATIO,
+            min_object_covered=0.0,
+        )
+        return begin, size
+
+    def decoded(record: Any) -> Any:
+        if kind != "augmented":
+            return tf.io.decode_jpeg(record, channels=3, dct_method=transform)
+        begin, size = window(record)
+        if expert:
+            place = tf.concat([begin[:2], size[:2]], 0)
+            image = tf.image.decode_and_crop_jpeg(record, place, channels=3, dct_method=transform)
+        else:
+            image = tf.io.decode_jpeg(record, channels=3, dct_method=transform)
+            image = tf.slice(image, begin, size)
+        return tf.image.random_flip_left_right(image)
+
+    def prepared(record: Any) -> Any:
+        return tf.image.resize(decoded(record), (SIZE, SIZE)) / 255.0
+
+    return prepared
+
+
 def tf_data(kind: str, expert: bool = False, transform: str = "INTEGER_ACCURATE") -> Prepare:
     """As TensorFlow's guides write it; an expert's decodes no more than the window.
 
@@ -94,32 +137,7 @@ def tf_data(kind: str, expert: bool = False, transform: str = "INTEGER_ACCURATE"
         tf.constant(0)
         paths = record_files(scale.elements)
 
-        def window(record: Any) -> Any:
-            begin, size, _ = tf.image.sample_distorted_bounding_box(
-                tf.image.extract_jpeg_shape(record),
-                WHOLE,
-                area_range=AREA,
-                aspect_ratio_range=RATIO,
-                min_object_covered=0.0,
-            )
-            return begin, size
-
-        def decoded(record: Any) -> Any:
-            if kind != "augmented":
-                return tf.io.decode_jpeg(record, channels=3, dct_method=transform)
-            begin, size = window(record)
-            if expert:
-                place = tf.concat([begin[:2], size[:2]], 0)
-                image = tf.image.decode_and_crop_jpeg(
-                    record, place, channels=3, dct_method=transform
-                )
-            else:
-                image = tf.io.decode_jpeg(record, channels=3, dct_method=transform)
-                image = tf.slice(image, begin, size)
-            return tf.image.random_flip_left_right(image)
-
-        def prepared(record: Any) -> Any:
-            return tf.image.resize(decoded(record), (SIZE, SIZE)) / 255.0
+        prepared = function_of_tf(kind, expert, transform)
 
         def build() -> Iterable[Batch]:
             dataset = tf.data.Dataset.from_tensor_slices(paths).interleave(
