@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from drumline.jobs import commands as jobs
 from drumline.jobs.data_service import app as data_service
 from drumline.jobs.launch.command import launch
 from drumline.plan.command import plan
@@ -51,6 +52,7 @@ def main(
 # What follows the first word that is no option belongs to the command that is launched.
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 app.command(context_settings={"allow_interspersed_args": False})(plan)
+jobs.register(app)
 app.add_typer(data_service, name="data-service")
 
 datasets = typer.Typer(

@@ -13,7 +13,7 @@ from drumline.jobs.launch import environment, process
 from drumline.jobs.launch.environment import Ports, gpu_shares, visible_gpus
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.logs import LogDir, LogTail, last_lines, printable
-from drumline.jobs.launch.options import _python_script
+from drumline.jobs.launch.options import python_script
 from drumline.jobs.launch.rendezvous.join import split_address
 from drumline.jobs.launch.tasks import LaunchedTask, Layout, joined, offered
 from drumline.jobs.launch.view import clock
@@ -166,7 +166,7 @@ def test_a_directory_that_is_there_stays_as_it_is_and_old_files_are_closed(tmp_p
     ],
 )
 def test_the_script_of_a_command(command: str, script: str | None) -> None:
-    assert _python_script(tuple(command.split())) == script
+    assert python_script(tuple(command.split())) == script
 
 
 def test_addresses_of_the_rendezvous() -> None:

@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from drumline.failure_record import RESTART_STATUS
 from drumline.jobs.launch.coordination import LauncherGroup, Report, SingleHost, Verdict
@@ -62,6 +63,25 @@ def _cropped(line: str) -> str:
 def _briefly(suspect: Suspect) -> str:
     consequence = suspect.part is Role.CONSEQUENCE
     return f"{suspect.task} {suspect.what}" + (" (a consequence)" if consequence else "")
+
+
+def result(code: int, verdict: Verdict) -> dict[str, Any]:
+    """How a job ended, for whoever reads its directory of logs later.
+
+    Returns:
+        The exit `code`; `reason`, the first line of `explain` or the empty string; and `failed`,
+        the tasks to blame, the first one first, each with what it did and said, and its log.
+    """
+    blamed = verdict.suspects if code else ()
+    reason = next(explain(verdict), "") if blamed else ""
+    if code == RESTART_STATUS:
+        reason = "saved, to be started again"
+    elif code > _SIGNALLED:
+        reason = f"ended by {signal.Signals(code - _SIGNALLED).name}"
+    failed = [
+        {"task": each.task, "what": each.what, "why": each.why, "log": each.log} for each in blamed
+    ]
+    return {"code": code, "reason": reason, "failed": failed, "time": time.time()}
 
 
 _SETTLING_SECONDS = 2.0
@@ -314,12 +334,16 @@ def run_job(options: LaunchOptions, view: View) -> int:
             stack.callback(logs.close)
             loop = stack.enter_context(Loop())
             stack.callback(kill_descendants, [guardian.pid])
+            logs.clear_result()
             others, host = _meet(options, loop, view, stack)
+            job = _Job(options, view, loop, logs, others, host, guardian)
             try:
-                return _Job(options, view, loop, logs, others, host, guardian).run()
+                code = job.run()
             except LaunchError as error:
                 others.report_trouble(str(error))
                 raise
+            logs.write_result(result(code, job.verdict))
+            return code
     except Interrupted as interrupted:
         return _SIGNALLED + interrupted.signum
     finally:
@@ -358,6 +382,7 @@ class _Job:
         self._host = host
         self._guardian = guardian
         self._starts: collections.Counter[LaunchedTask] = collections.Counter()
+        self.verdict = Verdict(trained=False)
 
     def run(self) -> int:
         """Start the job until it ends well, or may not be started again."""
@@ -367,6 +392,7 @@ class _Job:
                 raise Interrupted(self._loop.signals[0])
             began = time.monotonic()
             report, verdict = self._start(attempt + preemptions)
+            self.verdict = verdict
             if report.interrupted:
                 return RESTART_STATUS if report.preempted else _SIGNALLED + report.interrupted
             if verdict.trained:

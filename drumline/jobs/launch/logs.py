@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -68,6 +70,26 @@ class LogDir:
                 f"the log directory {path} cannot be written: {error.strerror}. "
                 f"Choose another by --log-dir."
             ) from None
+
+    @property
+    def _result(self) -> Path:
+        return self.path / (f"result-{self._node}.json" if self._node else "result.json")
+
+    def clear_result(self) -> None:
+        """Remove what an earlier job in this directory has written."""
+        self._result.unlink(missing_ok=True)
+
+    def write_result(self, result: Mapping[str, object]) -> None:
+        """Write how the job ended to ``result.json``, ``result-1.json`` on host 1; whole or not."""
+        partial = self._result.with_suffix(".part")
+        try:
+            with open(partial, "w", opener=private) as file:
+                json.dump(result, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self._result)
+        except OSError as error:
+            raise LaunchError(f"{self._result} cannot be written: {error.strerror}.") from None
 
     def close(self) -> None:
         """Let others use it."""

@@ -80,7 +80,7 @@ def _check_command(command: tuple[str, ...]) -> None:
                 f"{program!r} is not executable. If it is a Python script, put 'python' before it."
             )
         raise LaunchError(f"the command {program!r} was not found. Is it installed, and on PATH?")
-    script = _python_script(command)
+    script = python_script(command)
     if script is not None and not Path(script).exists():
         raise LaunchError(f"the script {script!r} does not exist (seen from {Path.cwd()}).")
 
@@ -96,7 +96,7 @@ def other_python(command: tuple[str, ...]) -> str:
     return f"Note: {command[0]!r} is {found}; drumline launch itself runs in {sys.executable}."
 
 
-def _python_script(command: tuple[str, ...]) -> str | None:
+def python_script(command: tuple[str, ...]) -> str | None:
     """The script that a Python command line names, if it is one and names one."""
     if not _PYTHON.match(Path(command[0]).name):
         return None

@@ -1,0 +1,1 @@
+"""What is written down: workspaces, and in each its jobs, their attempts and events."""
