@@ -31,7 +31,8 @@ FETCHED_BY_STYLES = re.compile(r"(?:@import\s+|url\()\s*[\"']?((?:https?:)?//[^\
 
 PUBLIC = """
     audio config data data.experimental datasets distribute distribute.cluster_resolver
-    distribute.coordinator errors image io jobs keras keras.callbacks keras.layers strings train video
+    distribute.coordinator errors image io jobs keras keras.callbacks keras.layers strings train
+    video
 """
 """The modules below ``drumline`` whose names the reference must have."""
 UNLISTED = {
