@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.workloads.jpeg_files import contents
+from benchmarks.workloads.jpeg_files import FILES, contents
 
 KINDS = ("dandelion", "daisy", "tulips", "sunflowers", "roses")
 SYNSETS = ("n01440764", "n01443537", "n01484850", "n15075141")
@@ -84,9 +84,9 @@ def imagenet_files(count: int) -> Path:
         photographs[name].append((f"{name}_{i}.JPEG", each))
     inner = [(f"{name}.tar", _tar(each, "w")) for name, each in photographs.items()]
     (place("manual") / "ILSVRC2012_img_train.tar").write_bytes(_tar(inner, "w"))
-    # TFDS asks for the archive for validation, too.
-    one = [("ILSVRC2012_val_00000001.JPEG", contents(1)[0])]
-    (place("manual") / "ILSVRC2012_img_val.tar").write_bytes(_tar(one, "w"))
+    # TFDS asks for the archive for validation, too, and for a photograph for each of its files.
+    few = [(f"ILSVRC2012_val_{i + 1:08d}.JPEG", each) for i, each in enumerate(contents(FILES))]
+    (place("manual") / "ILSVRC2012_img_val.tar").write_bytes(_tar(few, "w"))
     return place("manual")
 
 

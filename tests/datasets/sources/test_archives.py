@@ -14,7 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumline.datasets.sources.archives import ArchiveError, extract, iter_archive, safe_name
+from drumline.datasets.sources.archives import (
+    ArchiveError,
+    extract,
+    iter_archive,
+    iter_inner_tar,
+    read_members,
+    safe_name,
+)
 
 FILES = {"a/one.txt": b"one", "a/b/two.bin": bytes(range(256)), "empty": b""}
 
@@ -136,3 +143,28 @@ def test_a_safe_name_stays_inside(name: str) -> None:
     except ArchiveError:
         return
     assert not found.startswith("/") and ".." not in found.split("/")
+
+
+def test_an_archive_in_an_archive_is_read_as_it_comes(tmp_path: Path) -> None:
+    inner = io.BytesIO()
+    with tarfile.open(fileobj=inner, mode="w:gz") as archive:
+        for name in ("a/1", "a/2"):
+            member = tarfile.TarInfo(name)
+            member.size = 3
+            archive.addfile(member, io.BytesIO(name.encode()))
+    path = tmp_path / "outer.zip"
+    with zipfile.ZipFile(path, "w") as outer:
+        outer.writestr("x/in.tar.gz", inner.getvalue())
+        outer.writestr("x/other.tar", b"y" * 700)
+    found, faults = [], []
+    for name, contents in iter_archive(path):
+        try:
+            for inside, content in iter_inner_tar(contents, path / name):
+                found.append((inside, content.read()))
+        except ArchiveError as error:
+            faults.append(str(error))
+    assert found == [("a/1", b"a/1"), ("a/2", b"a/2")]
+    assert len(faults) == 1 and "outer.zip/x/other.tar: the archive is damaged" in faults[0]
+    assert read_members(path, "x/other.tar") == [b"y" * 700]
+    with pytest.raises(ArchiveError, match=r"outer\.zip: there is no x/none in it"):
+        read_members(path, "x/other.tar", "x/none")

@@ -1,4 +1,4 @@
-"""Datasets of photographs and videos that are more than folders of classes."""
+"""Datasets of photographs and videos."""
 
 from drumline.datasets.builders.photographs import annotated, imagenet, objects, videos
 
