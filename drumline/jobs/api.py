@@ -94,7 +94,7 @@ class JobHandle:
             TimeoutError: it has not ended by then.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        checked = -float("inf")
+        checked = time.monotonic()
         while (state := self.state) not in ENDED:
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"job {self.id} is {state} after {timeout:g} s: {self.reason}")

@@ -14,7 +14,8 @@ import pytest
 
 import drumline as dl
 from drumline.jobs.store.database import ENDED, Store
-from drumline.jobs.supervisor.loop import _lock, ensure_supervisor
+from drumline.jobs.supervisor import loop
+from drumline.jobs.supervisor.loop import _lock, ensure_supervisor, supervise
 from tests.jobs.launching import ROOT, wait_until
 
 SCRIPT = """
@@ -140,17 +141,16 @@ def test_python_and_a_supervisor_that_is_killed_meanwhile(command: Commands) -> 
 
 
 def test_a_supervisor_ends_when_idle_and_is_the_only_one(
-    command: Commands, monkeypatch: pytest.MonkeyPatch
+    command: Commands,
 ) -> None:
-    from drumline.jobs.supervisor.loop import supervise
-
     job = dl.jobs.run(command="true", workers={"cpus": 0.1})
     assert job.wait() == "succeeded"
     wait_until(command.supervisors)
     supervise(command.home, idle_seconds=0)  # Returns at once: there is another.
-    for pid in command.supervisors():
+    for pid in loop._started:  # Also one that has not asked for the lock yet.
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not command.supervisors())
+        os.waitpid(pid, 0)
+    loop._started.clear()
     supervise(command.home, idle_seconds=0.2)
     lock = _lock(command.home)
     assert lock is not None
