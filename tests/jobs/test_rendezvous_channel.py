@@ -171,6 +171,7 @@ def test_who_cannot_greet_host_0_hears_why_it_was_refused() -> None:
             ps=0,
             chief=False,
             evaluator=False,
+            process_per_node=False,
             max_restarts=0,
         )
         with contextlib.closing(member), pytest.raises(LaunchError, match="it came too late"):
