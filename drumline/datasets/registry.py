@@ -44,8 +44,8 @@ def register(builder_class: _Builder) -> _Builder:
 
 
 def _import_included() -> None:
-    for module in pkgutil.walk_packages(builders.__path__, f"{builders.__name__}."):
-        importlib.import_module(module.name)
+    for module in pkgutil.iter_modules(builders.__path__):
+        importlib.import_module(f"{builders.__name__}.{module.name}")
 
 
 def list_builders() -> list[str]:

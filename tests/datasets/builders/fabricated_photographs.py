@@ -334,7 +334,7 @@ def voc(year: str) -> Fabricated:
 
 
 def coco(config: str) -> Fabricated:
-    from drumline.datasets.builders.photographs.objects import Coco
+    from drumline.datasets.builders.objects_and_videos import Coco
 
     known, files, examples = resources("coco"), {}, {}
     panoptic = config.endswith("panoptic")

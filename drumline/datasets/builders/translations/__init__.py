@@ -1,1 +1,0 @@
-"""Sentences and their translations: the tasks of the Conferences on Machine Translation."""
