@@ -79,7 +79,8 @@ def test_the_demo_names_its_extra(tmp_path: Path) -> None:
 def test_the_extras_that_messages_name_bring_the_packages() -> None:
     extras = PROJECT["optional-dependencies"]
     needed = {"demo": ["matplotlib", "scikit-learn"], "profile": ["matplotlib"]}
-    needed |= {"tensorboard": ["tensorboard"], "dev": ["drumline[demo]"]}
+    needed |= {"tensorboard": ["tensorboard"], "dev": ["drumline[audio,demo]"]}
+    needed |= {"audio": ["soundfile"]}
     for extra, packages in needed.items():
         brought = " ".join(extras[extra])
         assert all(package in brought for package in packages), extra

@@ -38,6 +38,7 @@ NOT_RUN = {
     "docs/data_performance.md": "shows parts of programs",
     "docs/data_service.md": "needs a Ray cluster",
     "docs/differences.md": "shows parts of programs",
+    "docs/jobs.md": "needs a script, and starts a supervisor; tests/jobs runs the like",
     "docs/launch.md": "shows commands",
     "docs/multi_worker.md": "needs several processes; tests/examples runs such programs",
     "docs/plan.md": "shows commands",
