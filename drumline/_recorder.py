@@ -68,7 +68,7 @@ _ABSORBING = (VALIDATION, PROFILER)
 
 _MOST_MARKS = 4096
 _WATCH_SECONDS = 0.002
-_LATER_WATCH_SECONDS = 0.02
+_LATER_WATCH_SECONDS = 0.1
 """The thread that waits for programs wakes at most so often: that takes 0.1 ms from computing. The
 first is until it has seen some programs end."""
 _KNOWN_ENDS = 32
