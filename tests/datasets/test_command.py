@@ -54,6 +54,8 @@ def test_the_page_says_how_to_load_it_and_what_classes_are_called(tmp_path: Path
     assert 'dl.datasets.load("emnist/letters", split="train", as_supervised=True)' in text
     _, text = run("info", "cifar100", *where)
     assert "label: " not in text.split("Load")[0].replace("coarse_label", "")
+    for name, size in (("glue/cola", "368.1 KiB"), ("super_glue/cb", "73.7 KiB")):
+        assert size in run("info", name, *where)[1]
     _, text = run("info", "moving_mnist", *where)
     assert 'dl.datasets.load("moving_mnist", split="test")' in text
 

@@ -136,6 +136,11 @@ class SuperGlue(GeneratorBasedBuilder):
             return {"test": self._task.resource}
         return {"train": "train", "validation": "val", "test": "test"}
 
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """What the configuration is made of."""
+        return {self._task.resource: self.RESOURCES[self._task.resource]}
+
     def _info(self) -> DatasetInfo:
         task = self._task
         parts = {"multirc": ("paragraph", "question", "answer"), "record": ("passage", "query")}
@@ -261,6 +266,12 @@ class Squad(GeneratorBasedBuilder):
         SquadConfig("v2.0", None, "Version 2.0.0 of SQUAD", (130_319, 11_873)),
     )
     RESOURCES = listed("squad")
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """What the configuration is made of."""
+        end = f"-{cast(SquadConfig, self.builder_config).name}"
+        return {key: each for key, each in self.RESOURCES.items() if key.endswith(end)}
 
     def _info(self) -> DatasetInfo:
         config = cast(SquadConfig, self.builder_config)
@@ -444,6 +455,13 @@ class Wikitext(GeneratorBasedBuilder):
         for raw, text in (("-raw", "as they are"), ("", "rare ones are <unk>"))
     )
     RESOURCES = listed("wikitext")
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """What the configuration is made of."""
+        assert self.builder_config is not None
+        name = self.builder_config.name.removesuffix("-v1")
+        return {name: self.RESOURCES[name]}
 
     def _info(self) -> DatasetInfo:
         return self.dataset_info(

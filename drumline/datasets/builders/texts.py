@@ -18,7 +18,7 @@ from drumline.datasets.prepared.generator import BuilderConfig, Examples, Genera
 from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import iter_archive, lines_of
 from drumline.datasets.sources.manager import DownloadManager
-from drumline.datasets.sources.resource import listed
+from drumline.datasets.sources.resource import Resource, listed
 
 
 @register
@@ -405,6 +405,16 @@ class Glue(GeneratorBasedBuilder):
         ),
     )
     RESOURCES = listed("glue")
+
+    @property
+    def resources(self) -> Mapping[str, Resource]:
+        """What the configuration is made of."""
+        name = cast(GlueConfig, self.builder_config).resource
+        return {
+            key: each
+            for key, each in self.RESOURCES.items()
+            if key == name or key.startswith(f"{name}_")
+        }
 
     def _info(self) -> DatasetInfo:
         config = cast(GlueConfig, self.builder_config)

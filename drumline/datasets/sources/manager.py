@@ -58,8 +58,6 @@ class DownloadManager:
     def manual_file(self, *names: str) -> Path:
         """Return the path of a file that cannot be downloaded, of the first name that is there.
 
-        A `Resource` of such a name is checked.
-
         Raises:
             FileNotFoundError: none is there; the message says how to get it.
         """
