@@ -14,10 +14,12 @@ from drumline._core_bytes import serialize_numbers as serialize_numbers
 from drumline._core_bytes import serialize_strings as serialize_strings
 from drumline._core_bytes import tensor_dims as tensor_dims
 from drumline._core_examples import ExampleParser as ExampleParser
+from drumline._core_examples import example_messages as example_messages
 from drumline._core_examples import list_message as list_message
 from drumline._core_examples import list_values as list_values
 from drumline._core_examples import message_field as message_field
 from drumline._core_examples import message_fields as message_fields
+from drumline._core_files import ByteReader as ByteReader
 from drumline._core_files import PackedBytes as PackedBytes
 from drumline._core_files import RecordEncoder as RecordEncoder
 from drumline._core_files import RecordReader as RecordReader

@@ -33,6 +33,21 @@ def list_message(kind: str, values: Sequence[Any]) -> bytes:
         TypeError: if a value is of another type.
     """
 
+def example_messages(
+    features: Sequence[tuple[bytes, str]], rows: Sequence[Sequence[Any]]
+) -> list[bytes]:
+    """``Example`` messages of rows of values.
+
+    Args:
+        features: keys, in their order in the messages, and kinds as of `list_values`.
+        rows: for each message and feature ``None`` for none, bytes or a list of bytes, a number, or
+            an array (n,) of int64, float32 or float64.
+
+    Raises:
+        TypeError: if a value is of another type.
+        ValueError: if a row has not as many values as there are features.
+    """
+
 class ExampleParser:
     """Parses columns of serialized ``Example`` or ``SequenceExample`` messages."""
 

@@ -6,6 +6,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+class ByteReader:
+    """Reads the decompressed bytes of a file in order; threads may share it."""
+
+    def __new__(cls, source: Any, compression: str, chunk: int) -> ByteReader:
+        """Read a file from its beginning; the arguments are those of `RecordReader`."""
+
+    def read(self, size: int) -> bytes:
+        """Return the next `size` bytes; fewer at the end.
+
+        Raises:
+            ValueError: if the compressed data is damaged or ends too early.
+            OSError: if reading fails.
+        """
+
 class TarReader:
     """Reads the samples of one tar archive in order, many at a time; threads may share it."""
 

@@ -36,6 +36,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mix64, module)?)?;
     module.add_function(wrap_pyfunction!(run_delay_seconds, module)?)?;
     images::register(module)?;
+    module.add_function(wrap_pyfunction!(
+        formats::messages::example_messages,
+        module
+    )?)?;
     module.add_function(wrap_pyfunction!(formats::messages::list_message, module)?)?;
     module.add_function(wrap_pyfunction!(formats::messages::list_values, module)?)?;
     module.add_function(wrap_pyfunction!(formats::messages::message_field, module)?)?;
@@ -78,6 +82,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(formats::checksum::crc32c, module)?)?;
     module.add_function(wrap_pyfunction!(formats::records::masked_checksum, module)?)?;
     module.add_class::<formats::records::RecordReader>()?;
+    module.add_class::<formats::source::ByteReader>()?;
     module.add_class::<formats::records::RecordEncoder>()?;
     module.add_class::<tables::rows::DistinctRows>()?;
     module.add_class::<tables::slots::ScalarRows>()?;

@@ -1,5 +1,6 @@
 use super::column::{Column, Values};
 use super::defect::{Defect, Failure, Malformed};
+use super::encode;
 use super::owned::parse;
 use super::parse::FeatureMap;
 use super::schema::{Default, Feature, FeatureShape, Kind, Schema};
@@ -54,6 +55,47 @@ pub fn entry(key: &str, value: &[u8]) -> Vec<u8> {
 
 pub fn example(entries: &[Vec<u8>]) -> Vec<u8> {
     field(1, &entries.concat())
+}
+
+#[test]
+fn messages_are_those_of_tensorflow() {
+    let mut entries = Vec::new();
+    encode::entry(b"a", &Values::Int64(vec![1, 300]), &mut entries);
+    encode::entry(b"b", &Values::Float(vec![1.5, 2.5]), &mut entries);
+    encode::entry(b"c", &Values::Bytes(vec![b"x", b"yy"]), &mut entries);
+    let mut message = Vec::new();
+    encode::field(1, &entries, &mut message);
+    assert_eq!(message, EXAMPLE);
+}
+
+#[test]
+fn lengths_are_those_of_what_is_written() {
+    for values in [
+        Values::Int64(vec![]),
+        Values::Int64(vec![
+            0,
+            127,
+            128,
+            i64::MAX,
+            -1,
+            i64::MIN,
+            1 << 21,
+            (1 << 21) - 1,
+        ]),
+        Values::Float(vec![]),
+        Values::Float(vec![f32::NAN; 40]),
+        Values::Bytes(vec![b"", &[7; 128], &[7; 127]]),
+    ] {
+        let mut entries = Vec::new();
+        encode::entry(b"k", &values, &mut entries);
+        let list = encode::list(&values);
+        let kind = match values {
+            Values::Bytes(_) => 1,
+            Values::Float(_) => 2,
+            Values::Int64(_) => 3,
+        };
+        assert_eq!(entries, entry("k", &field(kind, &list)));
+    }
 }
 
 /// A feature of unpacked integers.

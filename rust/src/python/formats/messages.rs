@@ -6,8 +6,10 @@ use crate::formats::examples::defect::Malformed;
 use crate::formats::examples::encode;
 use crate::formats::examples::schema::Kind;
 use crate::formats::examples::wire::{Content, Cursor};
-use pyo3::exceptions::PyValueError;
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 use pyo3::IntoPyObjectExt;
 
@@ -70,6 +72,75 @@ pub fn list_message<'py>(kind: &str, values: &Bound<'py, PyAny>) -> PyResult<Bou
         Kind::Int64 => encode::list(&Values::Int64(values.extract()?)),
     };
     Ok(PyBytes::new(values.py(), &message))
+}
+
+/// `Example` messages of rows of values: `None`, bytes, a number, a list of bytes, or an array.
+#[pyfunction]
+pub fn example_messages<'py>(
+    py: Python<'py>,
+    features: Vec<(PyBackedBytes, String)>,
+    rows: Vec<Vec<Bound<'py, PyAny>>>,
+) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let kinds = features.iter().map(|(_, kind)| kind_of(kind));
+    let kinds: Vec<Kind> = kinds.collect::<PyResult<_>>()?;
+    let (mut entries, mut message) = (Vec::new(), Vec::new());
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in &rows {
+        if row.len() != kinds.len() {
+            let message = format!("{} values for {} features", row.len(), kinds.len());
+            return Err(PyValueError::new_err(message));
+        }
+        entries.clear();
+        for ((value, &kind), (key, _)) in row.iter().zip(&kinds).zip(&features) {
+            if value.is_none() {
+                continue;
+            }
+            if let Ok(one) = value.cast::<PyBytes>() {
+                if !matches!(kind, Kind::Bytes) {
+                    return Err(PyTypeError::new_err("bytes in a feature of numbers"));
+                }
+                encode::entry(key, &Values::Bytes(vec![one.as_bytes()]), &mut entries);
+            } else if matches!(kind, Kind::Bytes) {
+                let held: Vec<Bound<PyBytes>> = value.extract()?;
+                let slices = held.iter().map(|value| value.as_bytes()).collect();
+                encode::entry(key, &Values::Bytes(slices), &mut entries);
+            } else {
+                encode::entry(key, &numbers(value, kind)?, &mut entries);
+            }
+        }
+        message.clear();
+        encode::field(1, &entries, &mut message);
+        messages.push(PyBytes::new(py, &message));
+    }
+    Ok(messages)
+}
+
+/// A number, or an array (n,) of int64, float32 or float64.
+fn numbers(value: &Bound<'_, PyAny>, kind: Kind) -> PyResult<Values<'static>> {
+    if let Ok(array) = value.cast::<PyArray1<i64>>() {
+        return match kind {
+            Kind::Int64 => Ok(Values::Int64(array.try_readonly()?.as_array().to_vec())),
+            _ => Err(PyTypeError::new_err("integers in a feature of floats")),
+        };
+    }
+    if let Ok(array) = value.cast::<PyArray1<f32>>() {
+        return floats(array.try_readonly()?.as_array().to_vec(), kind);
+    }
+    if let Ok(array) = value.cast::<PyArray1<f64>>() {
+        let array = array.try_readonly()?;
+        return floats(array.as_array().iter().map(|&v| v as f32).collect(), kind);
+    }
+    match kind {
+        Kind::Int64 => Ok(Values::Int64(vec![value.extract()?])),
+        _ => Ok(Values::Float(vec![value.extract()?])),
+    }
+}
+
+fn floats(values: Vec<f32>, kind: Kind) -> PyResult<Values<'static>> {
+    match kind {
+        Kind::Float => Ok(Values::Float(values)),
+        _ => Err(PyTypeError::new_err("floats in a feature of integers")),
+    }
 }
 
 /// The kind of this name.

@@ -9,6 +9,7 @@ use pyo3::types::PyBytes;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::FromRawFd;
+use std::sync::{Mutex, PoisonError};
 
 /// The decompressed bytes of a descriptor or of an object with `read(size)`, from `offset` on.
 pub fn opened(
@@ -32,6 +33,41 @@ pub fn opened(
         py.detach(|| skip(&mut input, offset))?;
     }
     Ok(input)
+}
+
+/// Reads the bytes of a file in order.
+#[pyclass(frozen, module = "drumline._core")]
+pub struct ByteReader(Mutex<Box<dyn Read + Send>>);
+
+#[pymethods]
+impl ByteReader {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        compression: &str,
+        chunk: usize,
+    ) -> PyResult<Self> {
+        let input = opened(py, source, compression_of(compression)?, chunk, 0)?;
+        Ok(Self(Mutex::new(input)))
+    }
+
+    /// The next `size` bytes; fewer at the end.
+    fn read<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let mut bytes = Vec::with_capacity(size.min(1 << 20));
+        let read = py.detach(|| {
+            // No thread waits for the lock with the GIL, so that it can be taken under the lock.
+            let mut input = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            (&mut *input).take(size as u64).read_to_end(&mut bytes)
+        });
+        match read {
+            Ok(_) => Ok(PyBytes::new(py, &bytes)),
+            Err(error) => {
+                let message = error.to_string();
+                Err(raised(error).unwrap_or_else(|| PyValueError::new_err(message)))
+            }
+        }
+    }
 }
 
 /// The compression of this name.
