@@ -1,0 +1,1 @@
+"""Logs that stay within a limit, and reading them as they grow."""
