@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
+import json
 import os
 import re
 from pathlib import Path
 
 HOME_VARIABLE = "DRUMLINE_HOME"
+SQLITE_FILE = "jobs.sqlite"
+DATABASE_FILE = "database.json"
+_SUPERVISOR_LOCK = "supervisor.lock"
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _FIRST = "default"
 
@@ -128,6 +133,64 @@ def opened(folder: Path) -> Path:
             f"would be damaged. Let {HOME_VARIABLE} name a folder on a disk of this machine."
         )
     return folder
+
+
+def identity(home: Path) -> str:
+    """A name of the workspace that no other has, for what lies outside of it; made once."""
+    path = home / "identity"
+    if not path.exists():
+        partial = home / f".identity-{os.urandom(4).hex()}"
+        partial.touch(mode=0o600)
+        partial.write_text(os.urandom(4).hex())
+        with contextlib.suppress(FileExistsError):
+            os.link(partial, path)  # Another process may have made one meanwhile.
+        partial.unlink()
+    return path.read_text()
+
+
+def database_url(home: Path) -> str | None:
+    """The address of the database that has the workspace's list of jobs; None for its own file.
+
+    Raises:
+        WorkspaceError: what says so cannot be read.
+    """
+    path = home / DATABASE_FILE
+    try:
+        return str(json.loads(path.read_text())["url"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise WorkspaceError(
+            f"{path}, which says where the list of jobs is, cannot be read "
+            f'({type(error).__name__}); it is {{"url": "postgresql://..."}}.'
+        ) from None
+
+
+def write_database_url(home: Path, url: str) -> None:
+    """Have another database hold the workspace's list of jobs. For its user alone to read."""
+    partial = home / f".database-{os.urandom(4).hex()}"
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(file, "w") as writing:
+        json.dump({"url": url}, writing)
+        writing.flush()
+        os.fsync(file)
+    partial.replace(home / DATABASE_FILE)
+
+
+def supervisor_lock(home: Path) -> int | None:
+    """The descriptor of the lock of the workspace's only supervisor, or None if another has it."""
+    return take_lock(home / _SUPERVISOR_LOCK)
+
+
+def take_lock(path: Path) -> int | None:
+    """The descriptor of a file, made if it is absent, that is locked; None while others hold it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
 
 
 def network_file_system(folder: Path) -> str:
