@@ -1,18 +1,22 @@
 """A job's code, copied when the job is submitted: from a git repository, or from a folder.
 
-Credentials are given to git by a file that its user alone can read, which is removed afterwards:
-they are in no command line, in no environment and in no repository's configuration.
+Credentials are given to git, or to ssh, by a file that its user alone can read, which is removed
+afterwards: they are in no command line, in no environment and in no repository's configuration.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
+
+from drumline.jobs.file.model import over_ssh
 
 LARGEST_COPY = 64 << 20
 """Bytes of a folder that is copied with a job."""
@@ -35,14 +39,14 @@ def resolve(url: str, name: str | None, user: str | None = None, token: str | No
         url: the repository.
         name: a branch, a tag or a whole commit.
         user: for HTTP.
-        token: the password or token.
+        token: the password or token; over SSH the private key.
 
     Raises:
         CodeError: the repository cannot be read, or has none of that name.
     """
     if name is not None and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", name):
         return name
-    listed = _git("ls-remote", "--", url, user=user, token=token)
+    listed = _git("ls-remote", "--", url, user=user, token=token, url=url)
     lines = (line.split("\t", 1) for line in listed.splitlines() if "\t" in line)
     commits = {ref: commit for commit, ref in lines}
     if name is None:
@@ -73,7 +77,7 @@ def checkout(
         name: the branch or tag it was found by, for servers that give no single commits.
         into: the folder, which must not exist.
         user: for HTTP.
-        token: the password or token.
+        token: the password or token; over SSH the private key.
 
     Raises:
         CodeError: it cannot be fetched.
@@ -83,10 +87,10 @@ def checkout(
         # The address is given, not stored as a remote.
         fetch = ("-C", temporary, "fetch", "-q", "--no-tags")
         try:
-            _git(*fetch, "--depth=1", "--", url, commit, user=user, token=token)
+            _git(*fetch, "--depth=1", "--", url, commit, user=user, token=token, url=url)
         except CodeError:
             ref = "HEAD" if name is None or name == commit else name
-            _git(*fetch, "--", url, ref, user=user, token=token)
+            _git(*fetch, "--", url, ref, user=user, token=token, url=url)
         try:
             _git("-C", temporary, "checkout", "-q", "--detach", commit)
         except CodeError as error:
@@ -95,6 +99,26 @@ def checkout(
         into.mkdir(parents=True)
         for each in Path(temporary).iterdir():
             shutil.move(each, into / each.name)
+
+
+def copied_files(folder: Path, largest: int = LARGEST_COPY) -> list[str]:
+    """The files of a folder that `snapshot` copies, as paths in it.
+
+    Raises:
+        CodeError: they are larger than `largest` together. The largest files are named.
+        OSError: it cannot be read.
+    """
+    names = sorted(set(_tracked(folder)))
+    sizes = {name: (folder / name).lstat().st_size for name in names}
+    if (total := sum(sizes.values())) > largest:
+        worst = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]
+        listed = ", ".join(f"{name} ({sizes[name] / 2**20:.1f} MiB)" for name in worst)
+        raise CodeError(
+            f"{folder} has {total / 2**20:.1f} MiB in {len(names)} files, and a job's copy has "
+            f"at most {largest / 2**20:g} MiB. The largest: {listed}. Add what the job does "
+            "not need to .gitignore, or give the folder of the code alone."
+        )
+    return names
 
 
 def snapshot(folder: Path, into: Path, largest: int = LARGEST_COPY) -> int:
@@ -112,16 +136,7 @@ def snapshot(folder: Path, into: Path, largest: int = LARGEST_COPY) -> int:
         CodeError: it is larger, or cannot be read. The largest files are named.
     """
     try:
-        names = sorted(set(_tracked(folder)))
-        sizes = {name: (folder / name).lstat().st_size for name in names}
-        if (total := sum(sizes.values())) > largest:
-            worst = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]
-            listed = ", ".join(f"{name} ({sizes[name] / 2**20:.1f} MiB)" for name in worst)
-            raise CodeError(
-                f"{folder} has {total / 2**20:.1f} MiB in {len(names)} files, and a job's copy has "
-                f"at most {largest / 2**20:g} MiB. The largest: {listed}. Add what the job does "
-                "not need to .gitignore, or give the folder of the code alone."
-            )
+        names = copied_files(folder, largest)
         into.mkdir(parents=True)
         for name in names:
             target = into / name
@@ -161,7 +176,8 @@ def _all_files(folder: Path) -> Iterator[str]:
                 yield str(path.relative_to(folder))
 
 
-def _git(*arguments: str, user: str | None = None, token: str | None = None) -> str:
+def _git(*arguments: str, user: str | None = None, token: str | None = None, url: str = "") -> str:
+    """What git says, with the credentials for `url`."""
     if shutil.which("git") is None:
         raise CodeError("git is not installed, and the job's code comes from a git repository")
     own = {k: v for k, v in os.environ.items() if k == "GIT_SSL_CAINFO" or k[:4] != "GIT_"}
@@ -170,11 +186,13 @@ def _git(*arguments: str, user: str | None = None, token: str | None = None) -> 
     settings = ["credential.helper=", "protocol.ext.allow=never", "advice.detachedHead=false"]
     command = ["git", *(word for each in settings for word in ("-c", each)), *arguments]
     with tempfile.TemporaryDirectory(prefix="drumline-askpass-") as private:
-        if token is not None:
-            answers, program = Path(private, "answers"), Path(private, "ask")
-            file = os.open(answers, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(file, "w") as stream:
-                stream.write(f"{user or 'git'}\n{token}\n")
+        if token is not None and over_ssh(url):
+            # Its last line has an end, which a secret loses.
+            key = _private(Path(private, "key"), token.replace("\r\n", "\n").strip() + "\n")
+            env["GIT_SSH_COMMAND"] += f" -o IdentitiesOnly=yes -i {shlex.quote(str(key))}"
+        elif token is not None:
+            answers = _private(Path(private, "answers"), f"{user or 'git'}\n{token}\n")
+            program = Path(private, "ask")
             program.write_text(_ASKED.format(file=answers))
             program.chmod(0o700)
             env["GIT_ASKPASS"] = str(program)
@@ -192,5 +210,48 @@ def _git(*arguments: str, user: str | None = None, token: str | None = None) -> 
             raise CodeError(f"git {arguments[0]} took longer than {_GIT_SECONDS} s") from None
     if done.returncode != 0:
         said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        if over_ssh(url) and (remedy := _ssh_remedy(url, said, token is not None)):
+            raise CodeError(remedy)
         raise CodeError(said.replace(token, "***") if token else said)
     return done.stdout
+
+
+def _private(path: Path, text: str) -> Path:
+    """A file that its user alone can read."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(text)
+    return path
+
+
+def _ssh_remedy(url: str, said: str, has_key: bool) -> str:
+    """What ssh's error means, and what to do; empty if that is not known."""
+    parts = urllib.parse.urlsplit(url if "://" in url else f"ssh://{url.replace(':', '/', 1)}")
+    host, port = parts.hostname or url, parts.port
+    known = host if port in (None, 22) else f"[{host}]:{port}"
+    if "IDENTIFICATION HAS CHANGED" in said:
+        return (
+            f"{url}: {host} shows another host key than before. If its owner says that it is a new "
+            f"one: ssh-keygen -R '{known}', and add the new one; else another machine answers"
+        )
+    if "Host key verification failed" in said:
+        scanned = host if port in (None, 22) else f"-p {port} {host}"
+        return (
+            f"{url}: the host key of {host} is not known. Get it by `ssh-keyscan {scanned}`, "
+            "compare it with what the host's owner says, and append it to ~/.ssh/known_hosts"
+        )
+    if re.search(r"Load key .*(invalid format|error in libcrypto)", said):
+        return (
+            f"{url}: the secret is no private key as ssh-keygen makes one: store the whole file by "
+            "`drumline secret set NAME < ~/.ssh/id_ed25519`"
+        )
+    if "Permission denied" in said and has_key:
+        return (
+            f"{url}: {host} does not accept the key, or it has a passphrase, which cannot be asked "
+            "for: add the public one there, and store a private one without passphrase"
+        )
+    if "Permission denied" in said:
+        return (
+            f"{url}: {host} accepts none of your keys. Add one to ssh-agent, or store a private "
+            "key by `drumline secret set NAME < FILE`, and write key: NAME"
+        )
+    return ""

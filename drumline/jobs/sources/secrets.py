@@ -81,10 +81,33 @@ class Masking:
         lines = {line for value in values for line in [value, *value.splitlines()]}
         long = sorted((v for v in lines if len(v) >= _SHORTEST_MASKED), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, long))) if long else None
+        self._bytes = [each.encode() for each in long]
 
     def __call__(self, text: str) -> str:
         """`text` with ``***`` in the place of each value."""
         return text if self._pattern is None else self._pattern.sub(_MASK, text)
+
+    @property
+    def margin(self) -> int:
+        """How many bytes before and after some others decide whether those belong to a value."""
+        return max(0, *(len(each) - 1 for each in self._bytes)) if self._bytes else 0
+
+    def same_size(self, data: bytes) -> bytes:
+        """Bytes of a log with as many stars in the place of each value, so that offsets hold."""
+        for value in self._bytes:
+            data = data.replace(value, b"*" * len(value))
+        return data
+
+    def undecided(self, data: bytes) -> int:
+        """How many of the last bytes may be the beginning of a value that is still written."""
+        longest = 0
+        for value in self._bytes:
+            end = data[max(0, len(data) - len(value) + 1) :]
+            at = end.find(value[:1])
+            while at >= 0 and not value.startswith(end[at:]):
+                at = end.find(value[:1], at + 1)
+            longest = max(longest, len(end) - at if at >= 0 else 0)
+        return longest
 
 
 def _path(home: Path, name: str) -> Path:
