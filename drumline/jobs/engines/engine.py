@@ -8,13 +8,13 @@ by it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
 from drumline.jobs.file.model import Job
 
-State = Literal["absent", "starting", "running", "ended", "gone", "lost"]
+State = Literal["absent", "queued", "starting", "running", "ended", "gone", "lost"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,15 +23,22 @@ class Status:
 
     Attributes:
         state: ``absent``: nothing was started, and nothing will be, so that it may be started.
+            ``queued``: it waits in the engine's own queue, for `reason`.
             ``ended``: it ended by itself. ``gone``: it ended together with its machine.
             ``lost``: the engine cannot say.
         code: the exit code, if it has ended and this is known.
-        reason: why it ended, in a sentence: who failed first.
+        reason: why it ended, in a sentence: who failed first; or why it waits.
+        final: it would end so again, and is not to be started again.
+        notes: what has been done for it so far, in sentences that become events.
+        hung: whether it was ended since it was silent for too long.
     """
 
     state: State
     code: int | None = None
     reason: str = ""
+    final: bool = False
+    notes: tuple[str, ...] = ()
+    hung: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +62,25 @@ class Start:
     secrets: Mapping[str, str]
 
 
+class SettingError(ValueError):
+    """A setting of an engine that cannot be; the message says why."""
+
+
 class StartError(Exception):
     """A start that will fail again if it is repeated; the message says why."""
 
 
 class Engine(Protocol):
-    """Runs jobs."""
+    """Runs jobs.
+
+    Attributes:
+        queues: it has a queue of its own, and minds timeouts: it is given each job at once.
+        remote: its processes see other files and programs than this machine's, which it checks
+            itself.
+    """
+
+    queues: bool
+    remote: bool
 
     def capacity(self) -> Mapping[str, float]:
         """What all jobs together may hold, by the names in `RESOURCES`."""
@@ -86,3 +106,15 @@ class Engine(Protocol):
 
     def logs(self, handle: str) -> dict[str, Path]:
         """The log of each process, by its name: ``"worker:1"``; ``"job"`` is the launcher's."""
+
+    def metrics(self, handle: str) -> tuple[Path, Path]:
+        """The job's working folder, and the folder of the start, where samples of its use are."""
+
+    def claims(self) -> Iterator[tuple[str, str]]:
+        """What storage of its own there is for jobs to choose from.
+
+        Returns:
+            Addresses that a job file may have, as ``"pvc://sets"``, and what each is; an empty
+            address with why that cannot be said. Nothing where it has none besides what any
+            machine sees.
+        """

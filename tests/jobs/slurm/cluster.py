@@ -1,17 +1,22 @@
 """A Slurm of two nodes on this machine, really run, with accounting.
 
+The QOS ``one`` lets a user have one job; ``nobody`` is a user who is no operator.
+
 It takes root and Debian's packages ``slurmctld slurmd slurm-client slurmdbd munge mariadb-server``,
 whose services need not run. The nodes ``n1`` and ``n2`` have four processors, 4,000 MB and two
-GPUs each, which are devices in name only. All is in one directory but munge's socket, whose place
-slurmdbd cannot be told: a munge that runs already is used.
+GPUs each, which are devices in name only. A requeued job waits 10 s instead of the usual two
+minutes, and Slurm forgets an ended one after 10 s. All is in one directory but munge's socket,
+whose place slurmdbd cannot be told: a munge that runs already is used.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -43,6 +48,7 @@ SlurmdPort={n1}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
+AuthInfo=cred_expire=10
 CredType=cred/munge
 StateSaveLocation={at}/state
 SlurmdSpoolDir={at}/spool/%n
@@ -59,6 +65,7 @@ ReturnToService=2
 SlurmdParameters=config_overrides
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=500
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=2,bf_interval=2,requeue_delay=1
 PriorityType=priority/basic
@@ -66,16 +73,20 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobRequeue=1
 KillWait=5
-MinJobAge=300
+MessageTimeout=5
+SlurmctldTimeout=10
+MinJobAge=10
 GresTypes=gpu
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={dbd}
 AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={n1} {size}
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={n2} {size}
-PartitionName=low Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=8 \
+PartitionName=low Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=30 \
 PreemptMode=REQUEUE
+PartitionName=short Nodes=n1,n2 Default=NO MaxTime=2 State=UP PriorityTier=1
 PartitionName=high Nodes=n1,n2 Default=NO MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
 
@@ -100,6 +111,58 @@ StorageUser=slurm
 StoragePass=accounting
 """
 
+ACCOUNTING = (
+    "add cluster drumline",
+    "add account drumline",
+    "add user nobody account=drumline",
+    "add qos one MaxSubmitJobsPerUser=1",
+    "modify user root set qos+=one,normal",
+)
+OTHER_USER = "nobody"
+
+
+class Service:
+    """A program that runs beside the tests.
+
+    Args:
+        argv: its command.
+        environment: its whole environment.
+        log: where its output goes.
+        name: in errors.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], log: Path, name: str
+    ) -> None:
+        self.name = name
+        self._argv, self._environment, self._log = argv, environment, log
+
+    def start(self) -> None:
+        """Start it."""
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self._argv,
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
+
+    def end(self, seconds: float = 20) -> None:
+        """End it."""
+        self._process.terminate()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
 
 @dataclasses.dataclass(frozen=True)
 class SlurmCluster:
@@ -112,6 +175,17 @@ class SlurmCluster:
 
     directory: Path
     environment: Mapping[str, str]
+    services: list[Service] = dataclasses.field(default_factory=list)
+
+    @contextlib.contextmanager
+    def without(self, name: str) -> Iterator[None]:
+        """Have a service ended meanwhile."""
+        service = next(each for each in self.services if each.name == name)
+        service.end()
+        try:
+            yield
+        finally:
+            service.start()
 
     def command(self, *argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run one of Slurm's commands to its end; an error of it is raised, with what it says."""
@@ -128,6 +202,10 @@ class SlurmCluster:
             f"{path.name}:\n{path.read_text(errors='replace')[-2000:]}"
             for path in sorted(self.directory.glob("*.log"))
         )
+
+
+REQUIRED_VARIABLE = "DRUMLINE_REQUIRE_SLURM"
+"""If it is set, a test that cannot run fails."""
 
 
 def missing() -> str:
@@ -161,7 +239,7 @@ def slurm_cluster(directory: Path) -> Iterator[SlurmCluster]:
         ("slurmdbd.conf", SLURMDBD_CONF),
     ):
         (directory / name).write_text(text.format(**values))
-        (directory / name).chmod(0o600)
+        (directory / name).chmod(0o600 if name == "slurmdbd.conf" else 0o644)
     for folder in ("state", *(f"spool/{node}" for node in NODES)):
         (directory / folder).mkdir(parents=True)
     for number in range(GPUS * len(NODES)):
@@ -170,11 +248,12 @@ def slurm_cluster(directory: Path) -> Iterator[SlurmCluster]:
     cluster = SlurmCluster(directory, environment)
     with contextlib.ExitStack() as stack:
         services = _Services(stack, cluster)
-        _start_munge(services)
+        stack.enter_context(_munge(environment))
         _start_database(services, ports["database"])
         services.start("slurmdbd", "-D")
         services.wait_for("slurmdbd", lambda: _listens(ports["dbd"]))
-        cluster.command("sacctmgr", "-i", "add", "cluster", "drumline")
+        for words in ACCOUNTING:
+            cluster.command("sacctmgr", "-i", *words.split())
         services.start("slurmctld", "-D", "-f", environment["SLURM_CONF"])
         for node in NODES:
             services.start(
@@ -191,59 +270,67 @@ class _Services:
     def __init__(self, stack: contextlib.ExitStack, cluster: SlurmCluster) -> None:
         self.stack = stack
         self.cluster = cluster
-        self._running: list[tuple[str, subprocess.Popen[bytes]]] = []
 
-    def start(self, *argv: str, name: str | None = None, seconds: float = 20) -> None:
+    def start(self, *argv: str, name: str | None = None) -> None:
         name = name or argv[0]
         log = self.cluster.directory / f"{name}.out.log"
-        out = self.stack.enter_context(log.open("wb"))
-        process = subprocess.Popen(
-            argv,
-            env=dict(self.cluster.environment),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        self._running.append((name, process))
-
-        def end() -> None:
-            process.terminate()
-            try:
-                process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-        self.stack.callback(end)
+        service = Service(argv, self.cluster.environment, log, name)
+        service.start()
+        self.cluster.services.append(service)
+        self.stack.callback(service.end)
 
     def wait_for(self, what: str, there: Callable[[], bool]) -> None:
         until = time.monotonic() + START_SECONDS
         while not there():
-            ended = [name for name, process in self._running if process.poll() is not None]
+            ended = [service.name for service in self.cluster.services if service.ended]
             if ended or time.monotonic() > until:
                 why = f"ended: {', '.join(ended)}" if ended else f"not within {START_SECONDS} s"
                 raise RuntimeError(f"Slurm: {what} did not come ({why}).\n{self.cluster.log()}")
             time.sleep(0.1)
 
 
-def _start_munge(services: _Services) -> None:
-    if _munge_answers():
-        return
-    directory = services.cluster.directory / "munge"
-    for place in (directory, MUNGE_SOCKET.parent):
-        place.mkdir(exist_ok=True, mode=0o755)
-        shutil.chown(place, "munge", "munge")
-    key = directory / "key"
+@contextlib.contextmanager
+def _munge(environment: Mapping[str, str]) -> Iterator[None]:
+    """Have a munge that answers. One that was started for tests ends with the last that use it."""
+    place = MUNGE_SOCKET.parent
+    place.mkdir(exist_ok=True, mode=0o755)
+    shutil.chown(place, "munge", "munge")
+    pid = place / "drumline.pid"
+    with (place / "drumline.lock").open("w") as users:
+        until = time.monotonic() + START_SECONDS
+        while True:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            if not _munge_answers():
+                _start_munge(place, pid, environment)
+            # Another one may end it before this is a user of it.
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if _munge_answers():
+                break
+            if time.monotonic() > until:
+                raise RuntimeError(f"Slurm: munge does not answer at {MUNGE_SOCKET}")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if pid.exists():
+                    os.kill(int(pid.read_text()), signal.SIGTERM)
+
+
+def _start_munge(place: Path, pid: Path, environment: Mapping[str, str]) -> None:
+    key = place / "drumline.key"
+    key.unlink(missing_ok=True)
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)
     shutil.chown(key, "munge", "munge")
-    services.start(
-        *("runuser", "-u", "munge", "--", "munged", "--foreground", "--force"),
-        *(f"--key-file={key}", f"--pid-file={directory}/pid", f"--seed-file={directory}/seed"),
-        name="munged",
+    subprocess.run(
+        [*("runuser", "-u", "munge", "--", "munged", "--force", f"--key-file={key}")]
+        + [f"--pid-file={pid}", f"--seed-file={place}/drumline.seed"]
+        + [f"--log-file={place}/drumline.log"],
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        check=True,
     )
-    services.wait_for("munge", _munge_answers)
 
 
 def _munge_answers() -> bool:

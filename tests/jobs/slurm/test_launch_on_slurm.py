@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from drumline.jobs.launch.environment import Ports
-from tests.jobs.launching import LAUNCH
-from tests.jobs.slurm.cluster import SlurmCluster, missing, slurm_cluster
+from tests.jobs.launch.launching import LAUNCH
+from tests.jobs.slurm.cluster import SlurmCluster
 
 SCRIPT = """\
 import json, os, pathlib, sys, time
@@ -23,14 +20,6 @@ while not all((folder / f"{each}.json").exists() for each in ("worker", "ps")):
     time.sleep(0.1)
 time.sleep(60 if task == "ps" else 0)  # it is stopped when the worker is done
 """
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    if why := missing():
-        pytest.skip(why)
-    with slurm_cluster(tmp_path_factory.mktemp("slurm")) as made:
-        yield made
 
 
 def test_a_worker_and_a_parameter_server_on_two_nodes(

@@ -16,16 +16,35 @@ import os
 from pathlib import Path
 from typing import Any
 
+from drumline.jobs.store import workspace
+
 START, RUNNING, EXIT, SECRETS = "start.json", "running.json", "exit.json", "secrets.json"
 LOCK, LOGS, LAUNCHER_LOG, KEEPER_LOG = "alive.lock", "logs", "launch.log", "keeper.log"
+
+_RESERVED = 4096
+
+
+def reserve(path: Path) -> None:
+    """Take room for what `write` will write there, so that it can on a disk that is full by then.
+
+    Raises:
+        OSError: there is no room now.
+    """
+    file = os.open(path.with_suffix(".new"), os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.posix_fallocate(file, 0, _RESERVED)
+    finally:
+        os.close(file)
 
 
 def write(path: Path, value: Any) -> None:
     """Write JSON that is there whole or not at all, also after a loss of power."""
     partial = path.with_suffix(".new")
-    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    # Not emptied first, which would give up what is reserved.
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600)
     with open(file, "w") as stream:
         json.dump(value, stream)
+        stream.truncate()
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(partial, path)
@@ -46,13 +65,7 @@ def read(path: Path) -> dict[str, Any] | None:
 
 def take_lock(folder: Path) -> int | None:
     """The locked descriptor of an attempt, or None while others hold it."""
-    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    return file
+    return workspace.take_lock(folder / LOCK)
 
 
 def is_alive(folder: Path) -> bool:

@@ -1,20 +1,28 @@
 """The keeper of one attempt: starts the launcher, waits for it, and writes down how it ended.
 
+Meanwhile it samples what the job's processes use.
+
 It has its own session and outlives the supervisor and the terminal. It imports the standard library
 only, since there is one for each running job.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
+from drumline.jobs.engines.children import SignalRelay
 from drumline.jobs.engines.local import attempt
+from drumline.jobs.metrics.usage import PROCESSES, USAGE, UsageSampler
+from drumline.jobs.store.waking import wake
 
 
 def _nothing(step: str) -> None:
@@ -35,17 +43,11 @@ def keep(folder: Path, lock: int, reached: Callable[[str], None] = _nothing) -> 
     if secrets := attempt.read(folder / attempt.SECRETS):
         env |= secrets
         (folder / attempt.SECRETS).unlink()
-    launcher: subprocess.Popen[bytes] | None = None
-    early: list[int] = []
-
-    def pass_on(signum: int, frame: FrameType | None) -> None:
-        if launcher is None:
-            early.append(signum)
-        else:
-            launcher.send_signal(signal.SIGTERM)
-
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, pass_on)
+    signals = SignalRelay((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+    # A disk that is full later is no reason to end the job, nor to lose how it has ended.
+    for path in (folder / attempt.RUNNING, folder / attempt.EXIT):
+        with contextlib.suppress(OSError):
+            attempt.reserve(path)
     reached("read")
     with open(folder / attempt.LAUNCHER_LOG, "ab", opener=_private) as log:
         try:
@@ -60,18 +62,45 @@ def keep(folder: Path, lock: int, reached: Callable[[str], None] = _nothing) -> 
             )
         except OSError as error:
             log.write(f"drumline: {start['argv'][0]} cannot be started: {error}\n".encode())
-            attempt.write(folder / attempt.EXIT, {"code": 127, "time": time.time()})
+            _write(folder / attempt.EXIT, {"code": 127, "time": time.time()})
             return
     reached("launched")
+    wakes = Path(start["wakes"]) if "wakes" in start else None
     running = {"pid": launcher.pid, "started": attempt.started_at(launcher.pid)}
-    attempt.write(folder / attempt.RUNNING, running)
+    _write(folder / attempt.RUNNING, running)
+    _wake(wakes)
     reached("running")
-    if early:
-        launcher.send_signal(signal.SIGTERM)
-    code = launcher.wait()
+    signals.begin(lambda _: launcher.send_signal(signal.SIGTERM))
+    processes = start.get("processes", PROCESSES)
+    usage = UsageSampler(folder / USAGE, folder / attempt.LOGS / processes)
+    code = _wait(launcher, usage)
     reached("ended")
-    attempt.write(folder / attempt.EXIT, {"code": code, "time": time.time()})
+    # If it cannot be written, the launcher's own result says the same.
+    _write(folder / attempt.EXIT, {"code": code, "time": time.time()})
+    _wake(wakes)
     reached("written")
+
+
+def _wait(launcher: subprocess.Popen[bytes], usage: UsageSampler) -> int:
+    """The launcher's exit code; what its processes use is sampled meanwhile."""
+    ended = os.pidfd_open(launcher.pid)
+    while not select.select([ended], [], [], usage.seconds)[0]:
+        usage.sample()
+    os.close(ended)
+    return launcher.wait()
+
+
+def _wake(home: Path | None) -> None:
+    if home is not None:  # On an SSH host there is no supervisor.
+        wake(home)
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    try:
+        attempt.write(path, value)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # of the same disk
+            print(f"{path.name} cannot be written: {error}", file=sys.stderr, flush=True)
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,0 +1,1 @@
+"""Jobs on a Ray cluster, by its job submission."""
