@@ -1,0 +1,80 @@
+"""A server that kills itself as soon as it has come to a step of a submission.
+
+``python killed_server.py FOLDER PORT STEP``; the step is one of `STEPS`, or ``-`` for none.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from drumline.jobs.engines.local import attempt
+from drumline.jobs.server.app import TeamServer, team_app
+from drumline.jobs.server.identity import TeamMembers
+from drumline.jobs.server.serving import listen, serve
+from drumline.jobs.server.uploads import CodeUploads
+from drumline.jobs.service.workspace_service import WorkspaceService
+from drumline.jobs.store.database import Store
+
+
+def _die(*_: Any, **__: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _around(
+    owner: Any, name: str, before: bool = False, when: Callable[..., bool] = lambda *_, **__: True
+) -> None:
+    original = getattr(owner, name)
+
+    def wrapped(*arguments: Any, **more: Any) -> Any:
+        dies = when(*arguments, **more)
+        if before and dies:
+            _die()
+        found = original(*arguments, **more)
+        if dies:
+            _die()
+        return found
+
+    setattr(owner, name, wrapped)
+
+
+def _renamed_to(name: str) -> Callable[..., bool]:
+    return lambda path, target: name in pathlib.Path(target).name
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "an upload begins": lambda: _around(CodeUploads, "_count"),
+    "an upload is unpacked": lambda: _around(
+        pathlib.Path, "rename", before=True, when=_renamed_to("+")
+    ),
+    "an upload is there": lambda: _around(pathlib.Path, "rename", when=_renamed_to("+")),
+    "a job is asked for": lambda: _around(WorkspaceService, "submit", before=True),
+    "it is written down": lambda: _around(Store, "submit"),
+    "its folder is there": lambda: _around(
+        attempt, "write", when=lambda path, value: path.name == "environment.json"
+    ),
+    "its code is moved": lambda: _around(pathlib.Path, "rename", when=_renamed_to("source")),
+    "it is about to be queued": lambda: _around(Store, "queue", before=True),
+    "it is queued": lambda: _around(Store, "queue"),
+    "it is about to be answered": lambda: _around(
+        TeamMembers, "record", when=lambda *arguments: "submit" in arguments
+    ),
+}
+
+
+def main(folder: str, port: str, step: str) -> None:
+    if step != "-":
+        STEPS[step]()
+    with listen("127.0.0.1", int(port)) as listening:
+        team = TeamServer(pathlib.Path(folder))
+        team.start()
+        serve(team_app(team), listening)
+        team.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
