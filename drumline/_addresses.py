@@ -12,12 +12,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drumline._changes import in_forked_child
 from drumline._forks import ForkSafeLock
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 LOOKUP_SECONDS = 10.0
 """How long to wait for a name server where nothing else limits the time."""
@@ -68,6 +69,8 @@ def resolve(host: str, port: int | str, seconds: float = LOOKUP_SECONDS) -> list
     """
     with contextlib.suppress(OSError, UnicodeError):
         return _found(host, port, socket.AI_NUMERICHOST)
+    from concurrent.futures import TimeoutError as FutureTimeoutError
+
     lookup = _lookup(host, port)
     try:
         return lookup.result(max(0.0, seconds))
@@ -144,6 +147,8 @@ _lookups_lock = ForkSafeLock()
 
 
 def _lookup(host: str, port: int | str) -> Future[list[ResolvedAddress]]:
+    from concurrent.futures import Future  # which takes long to import, for names alone
+
     with _lookups_lock:
         lookup = _lookups.get((host, port))
         if lookup is None:

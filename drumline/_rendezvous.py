@@ -231,12 +231,21 @@ def hear(
 ) -> list[M]:
     """Wait for messages until they are `ready`, and return them.
 
+    The other side may be waiting for third ones for long; it knows meanwhile that this one lives.
+
     Raises:
         ChannelError: if the other side leaves before it has said anything, says something invalid,
             or is not done by the deadline.
     """
     heard: list[M] = []
     broken: list[ChannelError] = []
+
+    def live() -> None:
+        try:
+            if not broken:
+                channel.keep_alive()
+        except ChannelError as error:
+            broken.append(error)
 
     def listen() -> None:
         try:
@@ -247,7 +256,7 @@ def hear(
 
     loop.watch(channel.fileno(), listen)
     try:
-        came = loop.wait_until(lambda: broken or ready(heard), deadline=deadline)
+        came = loop.wait_until(lambda: broken or ready(heard), live, deadline)
     finally:
         loop.forget(channel.fileno())
     if broken and not heard:

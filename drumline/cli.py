@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import enum
-import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.models import CommandInfo
 
-from drumline.jobs import commands as jobs
-from drumline.jobs.data_service import app as data_service
+from drumline.jobs.commands import console as job_console
+from drumline.jobs.commands import jobs
+from drumline.jobs.commands import server as job_server
+from drumline.jobs.commands import sources as job_sources
+from drumline.jobs.commands.data_service import app as data_service
 from drumline.jobs.launch.command import launch
 from drumline.plan.command import plan
 
-app = typer.Typer(
-    help="Training scripts written for one device, run on many.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+_SETTINGS: dict[str, Any] = {
+    "help": "Training scripts written for one device, run on many.",
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+}
+app = typer.Typer(**_SETTINGS)
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
@@ -33,7 +37,9 @@ class DemoDataset(enum.StrEnum):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"drumline {importlib.metadata.version('drumline')}")
+        from importlib.metadata import version
+
+        typer.echo(f"drumline {version('drumline')}")
         raise typer.Exit
 
 
@@ -53,6 +59,9 @@ def main(
 app.command(context_settings={"allow_interspersed_args": False})(launch)
 app.command(context_settings={"allow_interspersed_args": False})(plan)
 jobs.register(app)
+job_sources.register(app)
+job_console.register(app)
+job_server.register(app)
 app.add_typer(data_service, name="data-service")
 
 datasets = typer.Typer(
@@ -188,3 +197,25 @@ def demo(
     except KeyboardInterrupt:
         console.print("\nInterrupted; what is in the output directory is incomplete.")
         raise typer.Exit(_INTERRUPTED) from None
+
+
+def command_line(words: Sequence[str]) -> typer.Typer:
+    """The command line with the one command that `words` begin with; with all if it has no such.
+
+    Typer makes a parser of each command that there is, which takes as long as a short one runs.
+    """
+    name = words[0] if words else ""
+    commands = [each for each in app.registered_commands if _name_of(each) == name]
+    groups = [each for each in app.registered_groups if each.name == name]
+    if not commands and not groups:
+        return app
+    alone = typer.Typer(**_SETTINGS)
+    alone.callback()(main)
+    alone.registered_commands, alone.registered_groups = commands, groups
+    return alone
+
+
+def _name_of(command: CommandInfo) -> str:
+    if command.name is not None or command.callback is None:
+        return command.name or ""
+    return command.callback.__name__.replace("_", "-")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
+import signal
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +21,10 @@ from drumline._forks import ForkSafeLock
 RESTART_STATUS = 75
 """The status of a process that has saved and is to be started again: ``EX_TEMPFAIL`` of sysexits.h.
 """
+
+STACKS_SIGNAL = signal.SIGRTMIN + 7
+"""At which a process that imports drumline writes the stacks of its threads to its stderr, where a
+launcher has started it."""
 
 DIRECTORY_VARIABLE = "DRUMLINE_FAILURE_DIR"
 
@@ -126,11 +130,10 @@ def primary(records: Iterable[FailureRecord]) -> FailureRecord | None:
 
 def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.stem}-", suffix=".part", delete=False
-    ) as part:
-        part.write(text)
-    os.replace(part.name, path)
+    part = path.with_name(f".{path.stem}-{os.urandom(6).hex()}.part")
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    os.replace(part, path)
 
 
 def _read(path: Path) -> FailureRecord:

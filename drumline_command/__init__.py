@@ -9,6 +9,8 @@ from __future__ import annotations
 
 def run() -> None:
     """Run the command, with the arguments of this process."""
-    from drumline.cli import app
+    import sys
 
-    app(prog_name="drumline")
+    from drumline.cli import command_line
+
+    command_line(sys.argv[1:])(prog_name="drumline")

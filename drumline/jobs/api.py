@@ -5,35 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from drumline.jobs.engines.local.engine import LocalEngine
-from drumline.jobs.file.model import Job
-from drumline.jobs.file.reading import make_job, read_job_file
 from drumline.jobs.file.values import JobFileError
-from drumline.jobs.sources.secrets import Masking
-from drumline.jobs.store.database import ENDED, JobRow, Store
-from drumline.jobs.store.workspace import current
-from drumline.jobs.submission import resubmit, submit
-from drumline.jobs.supervisor.loop import ensure_supervisor
+from drumline.jobs.service.chosen import WorkspaceAccess, chosen
+from drumline.jobs.store.database import ENDED, JobRow
 
-_PERIOD_SECONDS = 0.1
+if TYPE_CHECKING:
+    from drumline.jobs.metrics.series import MetricSeries
 
 
 class JobHandle:
     """A job of the current workspace.
 
     Args:
-        store: the workspace's jobs.
+        service: the workspace.
         number: the job's.
 
     Attributes:
         id: its number.
     """
 
-    def __init__(self, store: Store, number: int) -> None:
+    def __init__(self, service: WorkspaceAccess, number: int) -> None:
         self.id = number
-        self._store = store
+        self._service = service
 
     def __repr__(self) -> str:
         return f"<job {self.id} {self.name!r}: {self.state}>"
@@ -41,15 +36,12 @@ class JobHandle:
     @property
     def row(self) -> JobRow:
         """All that is known of it, as it is now."""
-        row = self._store.job(self.id)
-        if row is None:
-            raise LookupError(f"there is no job {self.id} any more")
-        return row
+        return self._service.row(self.id)
 
     @property
     def folder(self) -> Path:
-        """Where its code, its working copy and its logs are."""
-        return self._store.home / "jobs" / str(self.id)
+        """Where its code, its working copy and its logs are, on the machine of its workspace."""
+        return self._service.folder(self.id)
 
     @property
     def name(self) -> str:
@@ -64,13 +56,13 @@ class JobHandle:
     @property
     def reason(self) -> str:
         """Why it waits (in numbers), who failed first and why, or the empty string."""
-        return Masking(self._store.home)(self.row.reason)
+        return self._service.reason(self.id)
 
     @property
     def events(self) -> list[tuple[float, str, str]]:
         """What has happened to it: when, what, and details."""
-        mask = Masking(self._store.home)
-        return [(each.time, each.kind, mask(each.text)) for each in self._store.events(self.id)]
+        found = self._service.events(self.id)["events"]
+        return [(each["time"], each["kind"], each["text"]) for each in found]
 
     def cancel(self) -> None:
         """Ask it to end. It is given time to save; `wait` waits for its end.
@@ -78,11 +70,7 @@ class JobHandle:
         Raises:
             RuntimeError: it has ended already.
         """
-        with self._store.change():
-            asked = self._store.set_stop(self.id, "cancel")
-        if not asked and self.state in ENDED:
-            raise RuntimeError(f"job {self.id} has ended already: it is {self.state}")
-        ensure_supervisor(self._store.home)
+        self._service.cancel(self.id)
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait for its end, and return its last state.
@@ -94,14 +82,14 @@ class JobHandle:
             TimeoutError: it has not ended by then.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        checked = time.monotonic()
+        began = checked = time.monotonic()
         while (state := self.state) not in ENDED:
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"job {self.id} is {state} after {timeout:g} s: {self.reason}")
             if time.monotonic() - checked > 2:  # The supervisor may have been killed.
-                ensure_supervisor(self._store.home)
+                self._service.wake()
                 checked = time.monotonic()
-            time.sleep(_PERIOD_SECONDS)
+            self._service.pause(began)
         return state
 
     def logs(self, process: str | None = None, follow: bool = False) -> Iterator[str]:
@@ -115,72 +103,26 @@ class JobHandle:
         Raises:
             ValueError: it has no such process.
         """
-        mask = Masking(self._store.home)
-        for name, line in self._lines(process, follow):
-            yield mask(f"{name} | {line}" if name else line)
+        return self._service.lines(self.id, process, follow)
 
-    def _lines(self, process: str | None, follow: bool) -> Iterator[tuple[str, str]]:
-        engine = LocalEngine(self._store.home)
-        several = sum(role.count for role in self.row.job.roles.values()) > 1
-        tails: dict[Path, _Tail] = {}
-        checked = time.monotonic()
-        while True:
-            # Asked before the logs are read: what it has written at its end is read, too.
-            ended = self.state in ENDED
-            for attempt in self._store.attempts(self.id):
-                for name, path in engine.logs(attempt.handle).items():
-                    if name.partition(".")[0] == process or (process is None and name != "job"):
-                        tail = tails.setdefault(path, _Tail(path))
-                        prefix = name if several and process is None else ""
-                        yield from ((prefix, line) for line in tail.lines(ended or not follow))
-            if ended or not follow:
-                break
-            if time.monotonic() - checked > 2:
-                ensure_supervisor(self._store.home)
-                checked = time.monotonic()
-            time.sleep(_PERIOD_SECONDS)
-        if process is not None and not tails:
-            known = {
-                name.partition(".")[0]
-                for attempt in self._store.attempts(self.id)
-                for name in engine.logs(attempt.handle)
-            }
-            listed = ", ".join(sorted(known)) or "none yet"
-            raise ValueError(f"job {self.id} has no process {process!r}; it has: {listed}")
+    def metrics(self) -> dict[str, MetricSeries]:
+        """What it uses and what it reports, by names in their order.
+
+        ``cpu/worker:0`` (cores), ``memory/worker:0`` (bytes in RAM), ``gpu/worker:0`` (share of
+        time, 0 to 1) and ``gpu_memory/worker:0`` (bytes) are sampled. The others are the scalars of
+        TensorBoard's event files below its working folder, by folder and tag, as
+        ``logs/train/epoch_loss``, and the columns of files of `keras.callbacks.CSVLogger`, as
+        ``log/loss``. Called again on the same handle, only what is new is read.
+
+        Returns:
+            Each with `steps`, int64, `values` and `times`, float64, all of shape (n,), in the order
+            of time. A job that continued from a checkpoint has steps twice.
+        """
+        return self._service.series(self.id)
 
     def rerun(self) -> JobHandle:
         """Submit it again as a new job, with the same code."""
-        number = resubmit(self._store, LocalEngine(self._store.home), self.id)
-        ensure_supervisor(self._store.home)
-        return JobHandle(self._store, number)
-
-
-class _Tail:
-    """Reads a growing file line by line."""
-
-    _LONGEST = 64 << 10
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._rest = b""
-
-    def lines(self, complete: bool) -> Iterator[str]:
-        """Lines since the last call; with `complete`, also a last one without an end."""
-        with open(self._path, "rb") as file:
-            if file.seek(0, 2) < self._offset:  # It was cut.
-                self._offset, self._rest = 0, b""
-            file.seek(self._offset)
-            while part := file.read(1 << 20):
-                self._offset += len(part)
-                *lines, self._rest = (self._rest + part).split(b"\n")
-                if len(self._rest) > self._LONGEST:
-                    lines.append(self._rest)
-                    self._rest = b""
-                yield from (line.decode(errors="replace") for line in lines)
-        if complete and self._rest:
-            yield self._rest.decode(errors="replace")
-            self._rest = b""
+        return JobHandle(self._service, self._service.rerun(self.id))
 
 
 def run(file: str | Path | None = None, **fields: Any) -> JobHandle:
@@ -202,23 +144,24 @@ def run(file: str | Path | None = None, **fields: Any) -> JobHandle:
     """
     if (file is None) == (not fields):
         raise JobFileError(["give a job file, or the fields of a job: command=..., workers=..."])
-    if file is not None:
-        job = read_job_file(Path(file))
-    else:
-        job = make_job(fields, Path.cwd(), "dl.jobs.run")
-    return submit_job(job)
+    if file is None:
+        return run_fields(fields, "dl.jobs.run")
+    service = chosen()
+    return JobHandle(service, service.run_file(Path(file)))
 
 
-def submit_job(job: Job) -> JobHandle:
-    """Submit a checked job to the current workspace.
+def run_fields(fields: dict[str, Any], where: str) -> JobHandle:
+    """Submit a job with the fields of a job file.
+
+    Args:
+        fields: as the keys of a file.
+        where: what errors name as the place.
 
     Raises:
-        JobFileError: its code, a secret or a size cannot be had.
+        JobFileError: with a line for each mistake.
     """
-    store = Store(current())
-    number = submit(store, LocalEngine(store.home), job)
-    ensure_supervisor(store.home)
-    return JobHandle(store, number)
+    service = chosen()
+    return JobHandle(service, service.run_fields(fields, Path.cwd(), where))
 
 
 def find(job: int | str) -> JobHandle:
@@ -227,22 +170,16 @@ def find(job: int | str) -> JobHandle:
     Raises:
         LookupError: there is none.
     """
-    store = Store(current())
-    number = int(job) if str(job).isdecimal() and len(str(job)) < 19 else None
-    row = store.latest(str(job)) if number is None else store.job(number)
-    if row is None:
-        raise LookupError(f"there is no job {job}; `drumline jobs` lists those of {store.home}")
-    return JobHandle(store, row.id)
+    service = chosen()
+    return JobHandle(service, service.row(job).id)
 
 
 def latest(limit: int = 50) -> list[JobHandle]:
     """The latest jobs of the current workspace, the newest first."""
-    store = Store(current())
-    return [JobHandle(store, row.id) for row in store.jobs(limit)]
+    service = chosen()
+    return [JobHandle(service, row.id) for row in service.rows(limit)]
 
 
 def wake() -> None:
     """Start the supervisor of the current workspace if jobs wait for one."""
-    store = Store(current())
-    if store.open_jobs():
-        ensure_supervisor(store.home)
+    chosen().wake_if_open()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from drumline.jobs import data_service
+from drumline.jobs.commands import data_service
 
 SAID = """
 2026-01-01 00:00:00,000 INFO scripts.py:1092 -- To add another node to this Ray cluster, run

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +14,16 @@ from pathlib import Path
 import pytest
 
 import drumline as dl
-from drumline.jobs.store.database import ENDED, Store
+from drumline.jobs.engines.children import collect_children
+from drumline.jobs.engines.local.engine import LocalEngine
+from drumline.jobs.file.reading import make_job
+from drumline.jobs.service.submission import submit
+from drumline.jobs.store.database import ENDED, Store, StoreUnavailable
+from drumline.jobs.store.waking import wake
+from drumline.jobs.store.workspace import current, supervisor_lock
 from drumline.jobs.supervisor import loop
-from drumline.jobs.supervisor.loop import _lock, ensure_supervisor, supervise
-from tests.jobs.launching import ROOT, wait_until
+from drumline.jobs.supervisor.loop import ensure_supervisor, supervise
+from tests.jobs.launch.launching import ROOT, wait_until
 
 SCRIPT = """
 import os, sys, time
@@ -74,7 +81,8 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command
 
 
 def test_from_a_command_to_its_logs(command: Commands) -> None:
-    assert command("secret", "set", "TOKEN", text="very secret\n") == "TOKEN is stored.\n"
+    assert command("secret", "set", "TOKEN", text="another\n") == "TOKEN is stored.\n"
+    assert command("secret", "add", "TOKEN", text="very secret\n") == "TOKEN is stored.\n"
     said = command("run", "--workers", "2", "--worker-size", "cpus=0.5", "--secret", "TOKEN",
                    "--follow", "--", sys.executable, "t.py", "--epochs", "2")  # fmt: skip
     lines = said.splitlines()
@@ -108,7 +116,9 @@ def test_a_file_and_its_mistakes(command: Commands) -> None:
     for arguments, problem in [
         (("run",), "give a job file, or a command"),
         (("run", "--priority", "3", "job.yaml"), "priority belongs into the file"),
-        (("run", "none.yaml"), "No such file"),
+        (("run", "job.yaml", "--engine", "lab"), "--engine belongs into the file; of the options"),
+        (("run", "job.yaml", "--follow", "now"), "a job file takes no further arguments"),
+        (("run", "none.yaml"), "drumline: none.yaml: No such file or directory"),
         (("run", "--", "python", "none.py"), "none.py is not in the job's code"),
         (("run", "--", "no-such-program"), "the program 'no-such-program' was not found"),
         (("run", "--secret", "NONE", "--", "true"), "there is no secret NONE"),
@@ -117,6 +127,12 @@ def test_a_file_and_its_mistakes(command: Commands) -> None:
         (("run", "--worker-size", "cpus:4", "--", "true"), "--worker-size: 'cpus:4'"),
     ]:
         assert problem in command(*arguments, rc=2)
+    (command.code / "job.yaml").write_text(
+        f"command: [{sys.executable}, t.py]\nps: 1\nworkers:\n  count: 999\n"
+    )
+    assert ":4: workers: the job needs 1000 cpus" in command("run", "job.yaml", rc=2)
+    (command.code / "job.yaml").write_text("command: a\nps: {count: 1, gpus: 1}\n")
+    assert ":2: ps: gpus: the processes that train get" in command("run", "job.yaml", rc=2)
     assert [job.id for job in dl.jobs.latest()] == [1]
 
 
@@ -147,21 +163,81 @@ def test_a_supervisor_ends_when_idle_and_is_the_only_one(
     assert job.wait() == "succeeded"
     wait_until(command.supervisors)
     supervise(command.home, idle_seconds=0)  # Returns at once: there is another.
+    (command.home / "supervisor.log").write_text("x" * (1 << 20 | 1))
     for pid in loop._started:  # Also one that has not asked for the lock yet.
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     loop._started.clear()
     supervise(command.home, idle_seconds=0.2)
-    lock = _lock(command.home)
+    lock = supervisor_lock(command.home)
     assert lock is not None
     os.close(lock)
+    assert ensure_supervisor(command.home)
+    assert (command.home / "supervisor.log.1").exists()
     assert all(job.state in ENDED for job in dl.jobs.latest())
+
+
+def test_who_submits_and_who_ends_wakes_the_supervisor(
+    command: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself it would look once in a day."""
+    monkeypatch.setattr(loop, "_PERIOD_SECONDS", 86_400.0)
+    home = current()
+    supervisor = threading.Thread(target=supervise, args=(home, 1e9), daemon=True)
+    supervisor.start()
+    wait_until((home / "wake").exists, 60)
+    for _ in range(2):
+        job = dl.jobs.run(command="true", workers={"cpus": 0.1})
+        # `wait` would wake it, too.
+        wait_until(lambda: job.state == "succeeded", 300)  # noqa: B023
+    waits = dl.jobs.run(
+        command=[sys.executable, "t.py"], env={"SECONDS": "600"}, workers={"cpus": 0.1}
+    )
+    wait_until(lambda: waits.state == "running", 300)
+    waits.cancel()
+    wait_until(lambda: waits.state == "cancelled", 300)
+    (home / "supervisor.lock").unlink()
+    wake(home)
+    supervisor.join(60)
+    assert not supervisor.is_alive()
+    collect_children(timeout=None)
+
+
+def test_a_supervisor_waits_for_room_on_a_full_disk(
+    command: Commands, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(current())
+    number = submit(store, LocalEngine(command.home), make_job({"command": "true"}, command.code))
+    store._db.execute("pragma max_page_count=1")
+
+    def fill() -> None:
+        with store.change():
+            for _ in range(1000):
+                store.add_event(number, "event", "text" * 1000)
+
+    with pytest.raises(StoreUnavailable, match="full"):
+        fill()
+    assert len(store.events(number)) == 1, "a change is whole or not there"
+    store.close()
+    step = loop.Supervisor.step
+    refused = []
+
+    def full_at_first(self: loop.Supervisor) -> int:
+        if len(refused) < 2:
+            refused.append(1)
+            raise StoreUnavailable("the disk is full.")
+        return step(self)
+
+    monkeypatch.setattr(loop.Supervisor, "step", full_at_first)
+    monkeypatch.setattr(loop, "_FULL_SECONDS", 0.05)
+    supervise(command.home, idle_seconds=0.5)
+    said = [line.split(" ", 2)[2] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["waits: the disk is full.", "continues"]
+    assert dl.jobs.find(number).state == "succeeded"
 
 
 @pytest.mark.thorough
 def test_many_short_jobs_while_the_supervisor_is_killed(command: Commands) -> None:
-    from drumline.jobs.store.workspace import current
-
     (command.code / "t.py").write_text(
         f"import os\nopen({str(command.home / 'runs')!r}, 'a').write("
         "os.environ['DRUMLINE_JOB'] + '\\n')\n"

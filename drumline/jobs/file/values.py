@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 _BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -69,6 +69,12 @@ class WrittenValue:
             raise self.mistake("must not be empty" if not self.content else "holds a NUL character")
         return self.content
 
+    def boolean(self) -> bool:
+        """True or false."""
+        if not isinstance(self.content, bool):
+            raise self.mistake(f"must be true or false, not {self.shown}")
+        return self.content
+
     def integer(self, least: int, most: int) -> int:
         """A whole number between `least` and `most`."""
         if type(self.content) is not int or not least <= self.content <= most:
@@ -108,15 +114,20 @@ class WrittenValue:
         """The values of keys, all of which are in `known`."""
         if not isinstance(self.content, dict):
             raise self.mistake(f"must be keys with values, not {self.shown}")
-        allowed = tuple(self.content if known is None else known)
+        for mistake in self.unknown_keys(self.content if known is None else known):
+            raise mistake
+        return self.content
+
+    def unknown_keys(self, known: Iterable[str]) -> Iterator[Mistake]:
+        """What is wrong with each key of a mapping that is not in `known`."""
+        allowed = tuple(known)
         for key in self.content:
             if key not in allowed:
-                near = difflib.get_close_matches(key, allowed, 1)
+                near = nearest(key, allowed)
                 known_keys = f"known are {', '.join(allowed)}"
-                remedy = f"did you mean {near[0]!r}?" if near else known_keys
+                remedy = f"did you mean {near!r}?" if near else known_keys
                 inside = f" in {self.path!r}" if self.path else ""
-                raise Mistake(self.keys[key], f"there is no key {key!r}{inside}; {remedy}")
-        return self.content
+                yield Mistake(self.keys[key], f"there is no key {key!r}{inside}; {remedy}")
 
     @property
     def shown(self) -> str:
@@ -124,6 +135,11 @@ class WrittenValue:
         if isinstance(self.content, list | dict):
             return "a list" if isinstance(self.content, list) else "keys with values"
         return "nothing" if self.content is None else repr(self.content)[:80]
+
+
+def nearest(key: str, known: Iterable[str]) -> str | None:
+    """The known key that was probably meant."""
+    return next(iter(difflib.get_close_matches(key, tuple(known), 1)), None)
 
 
 def _quoted(content: Any) -> str:

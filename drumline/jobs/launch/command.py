@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from drumline import _settings
-
-_USAGE_ERROR = 2
 _MANY_HOSTS = "Several hosts"
 _OUTPUT = "Output"
 
@@ -50,6 +46,15 @@ def launch(
             "killed, and counts as failed.",
         ),
     ] = 30.0,
+    hang_after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="A job that writes neither to its logs nor to its metrics for so long, as 30m, "
+            "is ended as one that hangs, with the stacks of its processes in their logs.",
+            show_default="never",
+        ),
+    ] = None,
     evaluator_seconds: Annotated[
         float, typer.Option(min=0, help="Time for the evaluator after the training is done.")
     ] = 300.0,
@@ -60,6 +65,14 @@ def launch(
             show_default="127.0.0.1; with --nodes the one others reach it at",
         ),
     ] = None,
+    shared_signals: Annotated[
+        bool,
+        typer.Option(
+            "--shared-signals",
+            help="Signals reach all processes by themselves, as those that Slurm sends to a step "
+            "do: they are not passed on.",
+        ),
+    ] = False,
     compilation_cache: Annotated[
         bool, typer.Option(help="Share compiled programs between processes and runs.")
     ] = True,
@@ -68,6 +81,22 @@ def launch(
         typer.Option(
             help="Where each process's log goes.",
             show_default="a new one in drumline-logs",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    log_limit: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="The most that the log of one process takes; older lines make room.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = "64MiB",
+    launcher_log: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the launcher's own lines go, within the same limit.",
+            show_default="shown",
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
@@ -150,10 +179,22 @@ def launch(
     from drumline.jobs.launch.errors import LaunchError
     from drumline.jobs.launch.job import run_job
     from drumline.jobs.launch.logs import default_log_dir, printable
-    from drumline.jobs.launch.options import LaunchOptions
+    from drumline.jobs.launch.options import (
+        USAGE_ERROR,
+        LaunchOptions,
+        cache_directory,
+        hang_after_of,
+        log_limit_of,
+    )
     from drumline.jobs.launch.tasks import Layout
-    from drumline.jobs.launch.view import View
+    from drumline.jobs.launch.view import LogConsole, View
 
+    try:
+        limit, hang_seconds = log_limit_of(log_limit), hang_after_of(hang_after)
+        console = Console() if launcher_log is None else LogConsole(launcher_log, limit)
+    except LaunchError as error:
+        typer.echo(f"drumline launch: {printable(str(error))}", err=True)
+        raise typer.Exit(USAGE_ERROR) from None
     layout = Layout(workers, ps, chief, evaluator)
     if nodes is None:
         nodes = len(layout.tasks_of(0)) if process_per_node else 1
@@ -167,21 +208,22 @@ def launch(
         grace_seconds=grace_seconds,
         suspended_seconds=suspended_seconds,
         evaluator_seconds=evaluator_seconds,
-        compilation_cache=_cache_directory() if compilation_cache else None,
+        compilation_cache=cache_directory() if compilation_cache else None,
         node_rank=node_rank,
         rendezvous=rendezvous,
         rendezvous_seconds=rendezvous_seconds,
         token=rendezvous_token,
+        shared_signals=shared_signals,
+        log_limit=limit,
+        hang_after=hang_seconds,
     )
-    view = View(Console(), prefix_output=prefix_output, quiet=quiet)
+    view = View(console, prefix_output=prefix_output, quiet=quiet)
     try:
         raise typer.Exit(run_job(options, view))
     except LaunchError as error:
-        typer.echo(f"drumline launch: {printable(str(error))}", err=True)
-        raise typer.Exit(_USAGE_ERROR) from None
-
-
-def _cache_directory() -> str:
-    """The user's own choice in the environment, or a directory in the user's cache."""
-    chosen = os.environ.get(_settings.CACHE_VARIABLE)
-    return chosen or _settings.cache_directory()
+        said = f"drumline launch: {printable(str(error))}"
+        if launcher_log is None:
+            typer.echo(said, err=True)
+        else:
+            view.say(said)
+        raise typer.Exit(USAGE_ERROR) from None

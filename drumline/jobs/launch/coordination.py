@@ -55,6 +55,10 @@ class LauncherGroup(Protocol):
     def all_trained(self) -> bool:
         """Whether the training is done on all hosts."""
 
+    @property
+    def all_silent(self) -> bool:
+        """Whether the job has been found silent on all hosts."""
+
     def agree(self, part: Addresses) -> Addresses:
         """The whole cluster, of which this host makes up `part`."""
 
@@ -67,6 +71,9 @@ class LauncherGroup(Protocol):
     def report_trouble(self, text: str) -> None:
         """Tell the others that something failed here."""
 
+    def report_silent(self, silent: bool) -> None:
+        """Tell the others whether the processes here have been silent for too long."""
+
     def conclude(self, report: Report) -> Verdict:
         """What all hosts make of it, from every host's report."""
 
@@ -77,11 +84,11 @@ class SingleHost:
     trouble = ""
 
     def __init__(self) -> None:
-        self.all_trained = False
+        self.all_trained = self.all_silent = False
 
     def agree(self, part: Addresses) -> Addresses:
         """The cluster is `part`."""
-        self.all_trained = False
+        self.all_trained = self.all_silent = False
         return part
 
     def tick(self) -> None:
@@ -93,6 +100,10 @@ class SingleHost:
 
     def report_trouble(self, text: str) -> None:
         """There are no other hosts to notify."""
+
+    def report_silent(self, silent: bool) -> None:
+        """There are no other hosts that may be not."""
+        self.all_silent = silent
 
     def conclude(self, report: Report) -> Verdict:
         """What this host makes of it."""

@@ -31,7 +31,8 @@ class Role(enum.IntEnum):
     CAUSE = 0
     STOPPED = 1
     STUCK = 2
-    CONSEQUENCE = 3
+    HUNG = 3
+    CONSEQUENCE = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,15 +96,16 @@ def short_exit(returncode: int) -> str:
 
 
 def _suspect(child: Child, record: FailureRecord | None) -> Suspect | None:
-    if not child.failed and not child.seen_stopped and record is None:
+    if not child.failed and not child.seen_stopped and not child.hung and record is None:
         return None
-    lines = last_lines(child.log, _LINES_SEARCHED)
+    lines = last_lines(child.output.tail, _LINES_SEARCHED)
     ended = child.ended_at or time.time()
     moment = min(record.time, ended) if record else ended
     return Suspect(
         task=str(child.task),
         part=_part(child, record, lines),
-        age=max(0.0, time.time() - moment),
+        # All hang at once, whichever was the first to end then.
+        age=0.0 if child.hung else max(0.0, time.time() - moment),
         what=_what(child, record),
         why=_why(record),
         log=shown(child.log),
@@ -117,6 +119,8 @@ def _part(child: Child, record: FailureRecord | None, lines: list[str]) -> Role:
     if record is not None:
         own = {"exception": Role.CAUSE, "stuck": Role.STUCK, "peer lost": Role.CONSEQUENCE}
         return own[record.kind]
+    if child.hung:
+        return Role.HUNG
     if not child.failed:
         return Role.STOPPED
     killed_from_outside = child.returncode == -signal.SIGKILL
@@ -132,6 +136,8 @@ def _what(child: Child, record: FailureRecord | None) -> str:
         return f"was suspended (SIGSTOP) for {child.suspended_for:.0f} s, and was killed"
     if record is not None and record.kind == "stuck":
         return "made no progress, and its watchdog ended it"
+    if child.hung:
+        return child.hung
     if record is not None and record.kind == "peer lost":
         return f"lost {record.peer or 'one of the others'}"
     if child.failed and child.returncode is not None:

@@ -21,6 +21,14 @@ from drumline.jobs.launch.coordination import LauncherGroup, Report, SingleHost,
 from drumline.jobs.launch.environment import RESTART_VARIABLE, Ports, environments, mark_for
 from drumline.jobs.launch.errors import Interrupted, LaunchError
 from drumline.jobs.launch.failure_cause import Role, Suspect, read_records, suspects
+from drumline.jobs.launch.hang import (
+    SilenceWatch,
+    catches,
+    ending_signal,
+    in_words,
+    seen_of,
+    write_stacks,
+)
 from drumline.jobs.launch.logs import LogDir, shown
 from drumline.jobs.launch.loop import Loop
 from drumline.jobs.launch.options import LaunchOptions, checked, other_python
@@ -71,6 +79,7 @@ def result(code: int, verdict: Verdict) -> dict[str, Any]:
     Returns:
         The exit `code`; `reason`, the first line of `explain` or the empty string; and `failed`,
         the tasks to blame, the first one first, each with what it did and said, and its log.
+        `hung` says that it was ended since it was silent.
     """
     blamed = verdict.suspects if code else ()
     reason = next(explain(verdict), "") if blamed else ""
@@ -81,7 +90,13 @@ def result(code: int, verdict: Verdict) -> dict[str, Any]:
     failed = [
         {"task": each.task, "what": each.what, "why": each.why, "log": each.log} for each in blamed
     ]
-    return {"code": code, "reason": reason, "failed": failed, "time": time.time()}
+    hung = any(each.part is Role.HUNG for each in blamed)
+    return {"code": code, "reason": reason, "failed": failed, "hung": hung, "time": time.time()}
+
+
+def unstarted(reason: str) -> dict[str, Any]:
+    """As `result`, of a job that could not be started as asked."""
+    return {"code": 2, "reason": reason, "failed": [], "time": time.time()}
 
 
 _SETTLING_SECONDS = 2.0
@@ -89,6 +104,10 @@ _SETTLING_SECONDS = 2.0
 
 _UNWATCHED_SECONDS = 5.0
 """A launcher that has not looked for so long was suspended itself, and does not count that time."""
+
+_GATHER_SECONDS = 0.01
+
+_ABORT_SECONDS = 5.0
 
 _REPEAT_SECONDS = 0.2
 """Two interrupts nearer than this are one key pressed: `timeout` and some shells send it twice."""
@@ -136,13 +155,21 @@ class Attempt:
         self._trained = False
         self._suspended_since: dict[Child, float] = {}
         self._looked_at = math.inf
+        self._took = False
+        self._silent = 0.0
+        self._silence_looked_at = time.monotonic()
+        limit = options.hang_after
+        self._silence = None if limit is None else SilenceWatch(Path.cwd(), limit)
 
     def run(self) -> Report:
         """Watch until all have ended, and say who failed."""
         for child in self._children:
-            self._loop.watch(child.pidfd, lambda: None)
+            self._watch(child)
         while any(child.running for child in self._children):
+            self._took = False
             self._loop.step(REFRESH_SECONDS)
+            if self._took:  # Of many short lines, all that come meanwhile are written at once.
+                time.sleep(_GATHER_SECONDS)
             self._others.tick()
             self._collect()
             reap_adopted([child.pid for child in self._children])
@@ -150,6 +177,17 @@ class Attempt:
             self._decide(time.monotonic())
             self._view.refresh()
         return self._report()
+
+    def _watch(self, child: Child) -> None:
+        descriptor = child.output.descriptor
+
+        def take() -> None:
+            self._took = True
+            if not child.output.take():
+                self._loop.forget(descriptor)
+
+        self._loop.watch(child.pidfd, lambda: None)
+        self._loop.watch(descriptor, take)
 
     def _collect(self) -> None:
         for child in self._children:
@@ -165,9 +203,12 @@ class Attempt:
             if not self.interrupted:
                 self.interrupted, self._interrupted_at = signum, now
                 name = signal.Signals(signum).name
-                self._view.note(f"{name}: passed on to all processes; a second Ctrl-C kills them")
+                shared = self._options.shared_signals
+                passed = "has reached" if shared else "passed on to"
+                self._view.note(f"{name}: {passed} all processes; a second Ctrl-C kills them")
                 self._others.report_trouble(f"the launcher was ended by {name}")
-                self._stop(self._children, signum)
+                # Twice it would run their handlers twice. Signal 0 is none.
+                self._stop(self._children, 0 if shared else signum)
                 self._ending = True
             elif signum == signal.SIGINT and now - self._interrupted_at > _REPEAT_SECONDS:
                 for child in self._children:
@@ -184,7 +225,9 @@ class Attempt:
             self._heed_the_end()
             self._give_up_suspended(now)
             self._replace_workers()
-            if self._in_trouble():
+            if self._hangs(now):
+                self._end_hung(now)
+            elif self._in_trouble():
                 self._settled_at = now + self._settling_seconds
             else:
                 self._finish(now)
@@ -221,6 +264,35 @@ class Attempt:
             if lasts >= self._options.suspended_seconds and child.suspended_for is None:
                 child.give_up(lasts)
 
+    def _hangs(self, now: float) -> bool:
+        """Whether the job has written nothing for too long, on any host."""
+        limit = self._options.hang_after
+        if self._silence is None or limit is None:
+            return False
+        # What found it before may have said so by now, as its trouble.
+        if self._others.all_silent or self._others.trouble:
+            return self._others.all_silent
+        unwatched = now - self._silence_looked_at > _UNWATCHED_SECONDS
+        self._silence_looked_at = now
+        self._silent = self._silence.seconds(self._children, now, unwatched)
+        self._others.report_silent(self._silent >= limit)
+        return self._others.all_silent
+
+    def _end_hung(self, now: float) -> None:
+        assert self._silence is not None
+        running = [child for child in self._children if child.running]
+        for child in running:
+            child.hung = seen_of(self._silent, self._silence.cpus(child, now))
+        self._view.say(
+            f"The job hangs: nothing in its logs and metrics for {in_words(self._silent)}. The "
+            "stacks of its processes are in their logs."
+        )
+        write_stacks(running)
+        self._others.report_trouble("the job hangs")
+        self._ending = True
+        for child in running:
+            child.stop(ending_signal(child), self._options.grace_seconds)
+
     def _replace_workers(self) -> None:
         """Start failed workers again, alone, where a chief gives their work to others meanwhile."""
         if not self._options.layout.coordinated or self._others.trouble:
@@ -245,7 +317,7 @@ class Attempt:
         child.kill_group()
         fresh = self._again(child.task)
         self._children[self._children.index(child)] = fresh
-        self._loop.watch(fresh.pidfd, lambda: None)
+        self._watch(fresh)
         self._view.replace(child, fresh)
 
     @property
@@ -285,6 +357,9 @@ class Attempt:
     def _kill_the_late(self, now: float) -> None:
         late = [child for child in self._children if child.running and now >= child.kill_at]
         for child in late:
+            if child.hung and not child.stacks_written and catches(child.pid, signal.SIGABRT):
+                child.abort(_ABORT_SECONDS)
+                continue
             self._view.note(f"{child.task} did not end when asked to: killed")
             child.kill()
 
@@ -341,6 +416,8 @@ def run_job(options: LaunchOptions, view: View) -> int:
                 code = job.run()
             except LaunchError as error:
                 others.report_trouble(str(error))
+                with contextlib.suppress(LaunchError):
+                    logs.write_result(unstarted(str(error)))
                 raise
             logs.write_result(result(code, job.verdict))
             return code
@@ -382,6 +459,7 @@ class _Job:
         self._host = host
         self._guardian = guardian
         self._starts: collections.Counter[LaunchedTask] = collections.Counter()
+        self._processes: dict[str, dict[str, Any]] = {}
         self.verdict = Verdict(trained=False)
 
     def run(self) -> int:
@@ -421,13 +499,15 @@ class _Job:
         tasks = self._options.layout.tasks_of(self._options.node_rank)
         failures = self._logs.failures(attempt)
         ports = Ports(self._host, sum(map(has_address, tasks)))
+        all_started: list[Child] = []
         try:
             cluster = self._others.agree(offered(tasks, ports.addresses))
             envs = environments(self._options, tasks, cluster, failures)
             addresses = dict(zip(filter(has_address, tasks), ports.addresses, strict=True))
 
             def started(task: LaunchedTask) -> Child:
-                return self._started(task, envs[task], addresses.get(task, ""))
+                all_started.append(self._started(task, envs[task], addresses.get(task, "")))
+                return all_started[-1]
 
             children = [started(task) for task in tasks]
             self._view.begin(children, self._title(attempt))
@@ -438,6 +518,9 @@ class _Job:
             report = watched.run()
             kill_descendants([self._guardian.pid])
         finally:
+            for child in all_started:
+                self._loop.forget(child.output.descriptor)
+                child.output.close()
             self._view.end()
             ports.close()
         return report, self._others.conclude(report)
@@ -446,7 +529,13 @@ class _Job:
         number = self._starts[task]
         self._starts[task] += 1
         told = {**env, RESTART_VARIABLE: str(number)}
-        return Child(task, self._options.command, told, self._logs.log(task, number), address)
+        log = self._logs.log(task, number)
+        command, limit = self._options.command, self._options.log_limit
+        child = Child(task, command, told, log, address, limit)
+        gpus = told.get("CUDA_VISIBLE_DEVICES", "")
+        self._processes[str(task)] = {"pid": child.pid, "gpus": gpus}
+        self._logs.write_processes(self._processes)
+        return child
 
     def _title(self, attempt: int) -> str:
         allowed = self._options.max_restarts

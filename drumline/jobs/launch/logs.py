@@ -16,14 +16,9 @@ from typing import IO
 from drumline._local_path import local_path
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.tasks import LaunchedTask
-
-
-def private(path: str, flags: int) -> int:
-    """Open a file that its user alone can read, as ``open`` takes it for its `opener`."""
-    file = os.open(path, flags, 0o600)
-    with contextlib.suppress(PermissionError):  # another user's, who lets us write to it
-        os.fchmod(file, 0o600)  # it may be there already, of an earlier run
-    return file
+from drumline.jobs.logs.reading import LogReader
+from drumline.jobs.logs.writing import private
+from drumline.jobs.metrics.usage import PROCESSES
 
 
 def make_private(directory: Path) -> None:
@@ -76,20 +71,39 @@ class LogDir:
         return self.path / (f"result-{self._node}.json" if self._node else "result.json")
 
     def clear_result(self) -> None:
-        """Remove what an earlier job in this directory has written."""
+        """Remove what an earlier job in this directory has written, and reserve room for another.
+
+        So the reason of an end is written down on a disk that is full by then, too.
+        """
         self._result.unlink(missing_ok=True)
+        with (
+            contextlib.suppress(OSError),  # there is no room now, but may be later
+            open(self._result.with_suffix(".part"), "wb", opener=private) as file,
+        ):
+            os.posix_fallocate(file.fileno(), 0, _RESERVED)
 
     def write_result(self, result: Mapping[str, object]) -> None:
         """Write how the job ended to ``result.json``, ``result-1.json`` on host 1; whole or not."""
         partial = self._result.with_suffix(".part")
         try:
-            with open(partial, "w", opener=private) as file:
+            # Not emptied first, which would give up what is reserved.
+            with open(private(str(partial), os.O_WRONLY | os.O_CREAT), "w") as file:
                 json.dump(result, file)
-                file.flush()
+                file.truncate()
                 os.fsync(file.fileno())
             partial.replace(self._result)
         except OSError as error:
             raise LaunchError(f"{self._result} cannot be written: {error.strerror}.") from None
+
+    def write_processes(self, processes: Mapping[str, object]) -> None:
+        """Write which processes there are by now, for whoever looks at what they use."""
+        path = self.path / PROCESSES
+        if self._node:
+            path = path.with_stem(f"{path.stem}-{self._node}")
+        with contextlib.suppress(OSError):  # as of a full disk: then nothing is known of them
+            with open(path.with_suffix(".new"), "w", opener=private) as file:
+                json.dump(processes, file)
+            path.with_suffix(".new").replace(path)
 
     def close(self) -> None:
         """Let others use it."""
@@ -103,7 +117,10 @@ class LogDir:
         """A directory for the failure records of this host's processes, empty."""
         directory = self.path / f"failures-{self._node}{_suffix(attempt)}"
         shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(mode=0o700, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(f"{directory} cannot be made: {error.strerror}.") from None
         return directory
 
     def _locked(self, path: Path) -> IO[str]:
@@ -130,8 +147,7 @@ def _suffix(attempt: int) -> str:
 
 
 _ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
-_LONGEST_LINE = 64 * 1024
-_CHUNK = 256 * 1024
+_RESERVED = 64 << 10
 
 
 def printable(line: str) -> str:
@@ -144,15 +160,9 @@ def printable(line: str) -> str:
     return "".join(c for c in last.replace("\t", "    ") if c.isprintable()).rstrip()
 
 
-def last_lines(log: Path, count: int) -> list[str]:
-    """The last `count` lines of `log` that are not blank."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 32 * 1024))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return []
-    lines = [printable(line) for line in text.split("\n")]
+def last_lines(end: bytes, count: int) -> list[str]:
+    """The last `count` lines of the end of a log that are not blank."""
+    lines = [printable(line) for line in end.decode(errors="replace").split("\n")]
     return [line for line in lines if line][-count:]
 
 
@@ -168,33 +178,12 @@ class LogTail:
 
     def __init__(self, log: Path) -> None:
         self.last = ""
-        self._log = log
-        self._position = 0
-        self._rest = b""
+        self._reader = LogReader(log)
 
     def new_lines(self, *, ended: bool = False) -> list[str]:
         """The lines finished since the last call; with `ended` an unfinished one as well."""
-        lines: list[str] = []
-        for chunk in self._chunks():
-            *finished, self._rest = (self._rest + chunk).split(b"\n")
-            if len(self._rest) > _LONGEST_LINE:
-                finished, self._rest = [*finished, self._rest], b""
-            lines += [printable(line.decode(errors="replace")) for line in finished]
-        unfinished = printable(self._rest.decode(errors="replace"))
-        if ended and unfinished:
-            lines, self._rest = [*lines, unfinished], b""
+        lines = [printable(line.decode(errors="replace")) for line in self._reader.lines(ended)]
+        unfinished = printable(self._reader.unfinished.decode(errors="replace"))
         shown = [line for line in (*lines, unfinished) if line]
         self.last = shown[-1] if shown else self.last
         return lines
-
-    def _chunks(self) -> list[bytes]:
-        chunks = []
-        try:
-            with self._log.open("rb") as file:
-                file.seek(self._position)
-                while chunk := file.read(_CHUNK):
-                    chunks.append(chunk)
-        except OSError:  # deleted while the job runs: nothing new to show
-            return []
-        self._position += sum(map(len, chunks))
-        return chunks

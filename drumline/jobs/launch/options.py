@@ -9,8 +9,14 @@ import shutil
 import sys
 from pathlib import Path
 
+from drumline import _settings
+from drumline.jobs.file.values import Mistake, value_of
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.tasks import Layout
+from drumline.jobs.logs.writing import DEFAULT_LIMIT, LEAST_LIMIT
+
+USAGE_ERROR = 2
+"""The exit code of a launcher that cannot start its job as asked."""
 
 _PYTHON = re.compile(r"python[\d.]*$")
 _TAKES_A_VALUE = ("-X", "-W", "--check-hash-based-pycs")
@@ -37,6 +43,9 @@ class LaunchOptions:
         rendezvous: ``"host:port"`` of host 0's launcher; None on a single host.
         rendezvous_seconds: how long to wait for all hosts.
         token: the secret that the launchers prove to each other they know; None for none.
+        shared_signals: whether a signal reaches the processes by itself, too.
+        log_limit: bytes of the log of each process.
+        hang_after: seconds of silence of the whole job after which it counts as failed; None: any.
     """
 
     command: tuple[str, ...]
@@ -53,6 +62,9 @@ class LaunchOptions:
     rendezvous: str | None = None
     rendezvous_seconds: float = 300.0
     token: str | None = None
+    shared_signals: bool = False
+    log_limit: int = DEFAULT_LIMIT
+    hang_after: float | None = None
 
 
 def checked(options: LaunchOptions) -> LaunchOptions:
@@ -64,6 +76,39 @@ def checked(options: LaunchOptions) -> LaunchOptions:
     _check_command(options.command)
     _check_nodes(options)
     return options
+
+
+def cache_directory() -> str:
+    """The user's own choice in the environment, or a directory in the user's cache."""
+    chosen = os.environ.get(_settings.CACHE_VARIABLE)
+    return chosen or _settings.cache_directory()
+
+
+def log_limit_of(text: str) -> int:
+    """The bytes that ``--log-limit`` names.
+
+    Raises:
+        LaunchError: it is no size, or too small a one.
+    """
+    try:
+        limit = value_of(text, "--log-limit").memory()
+    except Mistake as mistake:
+        raise LaunchError(str(mistake)) from None
+    if limit < LEAST_LIMIT:
+        raise LaunchError(f"--log-limit: must be at least {LEAST_LIMIT >> 10}KiB, not {text!r}")
+    return limit
+
+
+def hang_after_of(text: str | None) -> float | None:
+    """The seconds that ``--hang-after`` names.
+
+    Raises:
+        LaunchError: it is no duration.
+    """
+    try:
+        return None if text is None else value_of(text, "--hang-after").duration()
+    except Mistake as mistake:
+        raise LaunchError(str(mistake)) from None
 
 
 def _check_command(command: tuple[str, ...]) -> None:

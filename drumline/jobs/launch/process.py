@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import functools
 import math
 import os
@@ -20,8 +21,8 @@ from pathlib import Path
 
 from drumline.failure_record import RESTART_STATUS
 from drumline.jobs.launch.errors import LaunchError
-from drumline.jobs.launch.logs import private
 from drumline.jobs.launch.tasks import LaunchedTask
+from drumline.jobs.logs.writing import DEFAULT_LIMIT, LogWriter
 
 _PR_SET_PDEATHSIG = 1
 _LAUNCHER_GONE = 113
@@ -34,7 +35,8 @@ class Child:
 
     It leads a session of its own, so that a signal from the terminal reaches it only through the
     launcher, and its process group can be signalled as one. The kernel kills it when the thread
-    that started it ends. Its output goes to the log file directly.
+    that started it ends. Its output is a pipe, from which the launcher writes the log: so that has
+    a limit, and a full disk is no error of the process.
 
     Args:
         task: what it is in the cluster.
@@ -42,11 +44,13 @@ class Child:
         env: its whole environment.
         log: the file for its stdout and stderr, emptied first.
         address: where it is to listen, as ``"host:port"``; empty if others do not connect to it.
+        log_limit: bytes of its log.
 
     Attributes:
         task: as given.
         address: as given.
         log: as given.
+        output: what it writes.
         pid: its process number, and that of its process group.
         pidfd: becomes readable when it ends.
         returncode: None while it runs; then as `subprocess.Popen.returncode`.
@@ -54,6 +58,8 @@ class Child:
         asked_to_stop: whether the launcher asked it to end, so that its exit says nothing.
         kill_at: when it is to be killed, in `time.monotonic` seconds; infinite until asked to stop.
         seen_stopped: whether it was found stopped (SIGSTOP) when the job failed.
+        hung: what was seen of it when the job was found to hang, or empty.
+        stacks_written: whether the stacks of its threads are in its log.
 
     Raises:
         LaunchError: if the program cannot be run or the log cannot be written.
@@ -66,6 +72,7 @@ class Child:
         env: Mapping[str, str],
         log: Path,
         address: str = "",
+        log_limit: int = DEFAULT_LIMIT,
     ) -> None:
         self.task = task
         self.log = log
@@ -76,7 +83,9 @@ class Child:
         self.kill_at = math.inf
         self.seen_stopped = False
         self.suspended_for: float | None = None
-        self._process = _start(command, env, log)
+        self.hung = ""
+        self.stacks_written = False
+        self._process, self.output = _start(command, env, log, log_limit)
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)
         self._began = time.monotonic()
@@ -94,8 +103,8 @@ class Child:
 
     @property
     def preempted(self) -> bool:
-        """Whether it has saved and ended to be started again."""
-        return self.returncode == RESTART_STATUS
+        """Whether it has saved and ended to be started again, which is no merit if it hung."""
+        return self.returncode == RESTART_STATUS and not self.hung
 
     @property
     def seconds(self) -> float:
@@ -106,6 +115,7 @@ class Child:
         """Note its end if it has ended. Returns whether it has."""
         if self.returncode is None and self._process.poll() is not None:
             self.returncode = self._process.returncode
+            self.output.take_rest()
             self.ended_at = time.time()
             self._lasted = time.monotonic() - self._began
             os.close(self.pidfd)
@@ -148,6 +158,12 @@ class Child:
         """Kill what it has left behind in its process group."""
         self._signal(signal.SIGKILL)
 
+    def abort(self, wait_seconds: float) -> None:
+        """Have it write its stacks by SIGABRT in the place of SIGKILL, which follows."""
+        self.stacks_written = True
+        self.kill_at = time.monotonic() + wait_seconds
+        self._signal(signal.SIGABRT)
+
     def kill(self) -> None:
         """Kill the whole process group, if the process still runs."""
         if self.running:
@@ -160,22 +176,95 @@ class Child:
             os.killpg(self.pid, signum)
 
 
-def _start(command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+_PIPE_BYTES = 1 << 20
+
+
+class ProcessOutput:
+    """What a process writes, on its way to the log.
+
+    Args:
+        reading: the end of the pipe.
+        writer: of the log.
+
+    Attributes:
+        descriptor: becomes readable when there is more.
+        written_at: when it wrote something last, by ``time.monotonic``.
+    """
+
+    def __init__(self, reading: int, writer: LogWriter) -> None:
+        self.descriptor = reading
+        self.written_at = time.monotonic()
+        self._writer = writer
+
+    @property
+    def tail(self) -> bytes:
+        """Its last 32 KiB."""
+        return self._writer.tail
+
+    def take(self) -> bool:
+        """Write some of what waits to the log. Returns False once there will be no more."""
+        return self._take(_PIPE_BYTES) is not None
+
+    def take_rest(self) -> None:
+        """Write what waits; those it has started may still write more."""
+        self._take(_PIPE_BYTES)
+        self._take(_PIPE_BYTES)
+
+    def note(self, text: str) -> None:
+        """Add a text of the launcher's own to the log."""
+        self._writer.write(text.encode(errors="replace"))
+
+    def close(self) -> None:
+        """Write what waits, and take no more."""
+        if self.descriptor >= 0:
+            self.take_rest()
+            os.close(self.descriptor)
+            self.descriptor = -1
+            self._writer.close()
+
+    def _take(self, most: int) -> int | None:
+        """How many bytes there were; None if there will be no more."""
+        if self.descriptor < 0:
+            return None
+        try:
+            data = os.read(self.descriptor, most)
+        except BlockingIOError:
+            return 0
+        if data:
+            self.written_at = time.monotonic()
+            self._writer.write(data)
+        return len(data) or None
+
+
+def _start(
+    command: Sequence[str], env: Mapping[str, str], log: Path, log_limit: int
+) -> tuple[subprocess.Popen[bytes], ProcessOutput]:
     try:
-        with open(log, "wb", opener=private) as output:
-            return subprocess.Popen(
-                command,
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=functools.partial(_die_with, os.getpid()),
-            )
+        writer = LogWriter(log, log_limit)
     except OSError as error:
-        if error.filename == str(log):
-            raise LaunchError(f"the log {log} cannot be written: {error.strerror}.") from None
+        raise LaunchError(f"the log {log} cannot be written: {error.strerror}.") from None
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with contextlib.suppress(OSError):  # More than the user's share: it stays as it is.
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    output = ProcessOutput(reading, writer)
+    try:
+        process = subprocess.Popen(
+            command,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=functools.partial(_die_with, os.getpid()),
+        )
+    except OSError as error:
+        os.close(reading)
+        writer.close()
         raise LaunchError(f"{command[0]!r} cannot be run: {error.strerror}.") from None
+    finally:
+        os.close(writing)
+    return process, output
 
 
 def _die_with(launcher: int) -> None:

@@ -4,19 +4,50 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
+from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.failure_cause import short_exit
 from drumline.jobs.launch.logs import LogTail, printable
 from drumline.jobs.launch.process import Child
+from drumline.jobs.logs.writing import LogWriter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
 
 REFRESH_SECONDS = 0.25
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_red")
+
+
+class LogConsole:
+    """A file within a limit, in the place of a console: lines without colours.
+
+    Args:
+        log: the file, to which lines are added.
+        limit: bytes of it.
+
+    Raises:
+        LaunchError: if the file cannot be written.
+    """
+
+    is_terminal = False
+
+    def __init__(self, log: Path, limit: int) -> None:
+        try:
+            self._writer = LogWriter(log, limit, append=True)
+        except OSError as error:
+            raise LaunchError(
+                f"--launcher-log {log} cannot be written: {error.strerror}."
+            ) from None
+
+    def line(self, text: str) -> None:
+        """Add a line."""
+        self._writer.write(f"{text}\n".encode(errors="replace"))
 
 
 class View:
@@ -28,7 +59,7 @@ class View:
         quiet: whether to show neither table nor changes, only output asked for and failures.
     """
 
-    def __init__(self, console: Console, *, prefix_output: bool, quiet: bool) -> None:
+    def __init__(self, console: Console | LogConsole, *, prefix_output: bool, quiet: bool) -> None:
         self._console = console
         self._prefix_output = prefix_output
         self._quiet = quiet
@@ -46,7 +77,9 @@ class View:
         self._states = dict.fromkeys(children, "running")
         if self._quiet:
             return
-        if self._console.is_terminal:
+        if not isinstance(self._console, LogConsole) and self._console.is_terminal:
+            from rich.live import Live
+
             self._live = Live(console=self._console, auto_refresh=False, transient=False)
             self._live.start()
         else:
@@ -80,7 +113,7 @@ class View:
 
     def say(self, text: str, style: str = "") -> None:
         """A line that is shown even when quiet."""
-        self._console.print(Text(printable(text), style=style), soft_wrap=True)
+        self._line((printable(text), style))
 
     def refresh(self, *, ended: bool = False) -> None:
         """Show what is new, if the last time is long enough ago."""
@@ -103,8 +136,16 @@ class View:
     def _print(self, child: Child, position: int, lines: Sequence[str]) -> None:
         colour = _COLOURS[position % len(_COLOURS)]
         for line in lines:
-            text = Text.assemble((f"[{child.task}] ", colour), line)
-            self._console.print(text, soft_wrap=True)
+            self._line((f"[{child.task}] ", colour), (line, ""))
+
+    def _line(self, *parts: tuple[str, str]) -> None:
+        """A line of texts, each with its style."""
+        if isinstance(self._console, LogConsole):
+            self._console.line("".join(text for text, _ in parts))
+            return
+        from rich.text import Text  # which takes as long to import as a short job runs
+
+        self._console.print(Text.assemble(*parts), soft_wrap=True)
 
     def _note_changes(self) -> None:
         for child in self._tails:
@@ -114,6 +155,9 @@ class View:
                 self.note(f"{child.task} {state} after {clock(child.seconds)}")
 
     def _table(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=None, pad_edge=False, expand=True, title_justify="left")
         table.title = Text(self._title, style="bold")
         for name in ("process", "pid", "state", "time"):
@@ -149,6 +193,8 @@ def _state(child: Child) -> str:
 
 
 def _styled(child: Child) -> Text:
+    from rich.text import Text
+
     state = _state(child)
     styles = {"done": "green", "failed": "bold red", "suspended": "bold yellow", "stopped": "dim"}
     return Text(state, style=styles.get(state.split()[0], ""))

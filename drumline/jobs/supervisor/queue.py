@@ -5,7 +5,9 @@ Rules, in this order:
 1. The highest priority goes first, and of equals the one that was submitted first.
 2. A job that does not fit asks those of lower priority that run to save and give way, the lowest
    and youngest first, and only as many as are needed.
-3. Otherwise it waits, and what it needs is set aside. A later job may start before it only with
+3. What a member's running jobs may hold together is kept to: those that would exceed it wait, and
+   others pass them.
+4. Otherwise it waits, and what it needs is set aside. A later job may start before it only with
    what is left beside all that run *and* all that is set aside: it can delay none, however soon a
    running job ends.
 """
@@ -16,17 +18,22 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from drumline.jobs.file.model import RESOURCES, amount
+from drumline.jobs.supervisor.limits import MemberLimits
 
 Amounts = Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
 class Queued:
-    """A job that waits: its number, its priority, and what it needs by the names in `RESOURCES`."""
+    """A job that waits: its number, its priority, and what it needs by the names in `RESOURCES`.
+
+    Of a server, also the member who has submitted it.
+    """
 
     id: int
     priority: int
     needs: Amounts
+    member: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,15 +63,22 @@ class Decisions:
     impossible: dict[int, str] = dataclasses.field(default_factory=dict)
 
 
-def decide(waiting: Iterable[Queued], held: Sequence[Held], capacity: Amounts) -> Decisions:
+def decide(
+    waiting: Iterable[Queued],
+    held: Sequence[Held],
+    capacity: Amounts,
+    limits: MemberLimits | None = None,
+) -> Decisions:
     """Decide for all jobs at once.
 
     Args:
         waiting: in any order.
         held: what runs, or is being stopped.
         capacity: what the machine has, by the names in `RESOURCES`.
+        limits: what members' jobs may hold; what is started is counted in it.
     """
     made = Decisions()
+    limits = limits or MemberLimits({}, ())
     free = {r: capacity[r] - sum(job.needs[r] for job in held) for r in RESOURCES}
     aside = dict.fromkeys(RESOURCES, 0.0)
     giving_way = [job for job in held if job.stopping]
@@ -75,8 +89,11 @@ def decide(waiting: Iterable[Queued], held: Sequence[Held], capacity: Amounts) -
     for job in sorted(waiting, key=lambda job: (-job.priority, job.id)):
         if missing := impossible(job.needs, capacity):
             made.impossible[job.id] = missing
+        elif over := limits.reason(job.member, job.needs):
+            made.reasons[job.id] = over
         elif all(_fits(job.needs[r], free[r] - aside[r]) for r in RESOURCES):
             made.start.append(job.id)
+            limits.add(job.member, job.needs)
             for r in RESOURCES:
                 free[r] -= job.needs[r]
         else:

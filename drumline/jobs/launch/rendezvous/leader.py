@@ -23,6 +23,7 @@ from drumline.jobs.launch.rendezvous.messages import (
     PartOfCluster,
     Refusal,
     ReportMessage,
+    Silent,
     Trained,
     VerdictMessage,
     Welcome,
@@ -42,17 +43,19 @@ class Leader:
     Attributes:
         trouble: see `Coordination`.
         all_trained: see `Coordination`.
+        all_silent: see `Coordination`.
     """
 
     def __init__(self, channels: dict[int, LauncherChannel], loop: Loop) -> None:
         self.trouble = ""
-        self.all_trained = False
+        self.all_trained = self.all_silent = False
         self._channels = channels
         self._hosts = set(channels)
         self._loop = loop
         self._final = ""
         self._parts: dict[int, PartOfCluster] = {}
         self._trained: set[int] = set()
+        self._silent: set[int] = set()
         self._reports: dict[int, tuple[float, Report]] = {}
         for host, channel in channels.items():
             loop.watch(channel.fileno(), self._listener(host))
@@ -87,6 +90,10 @@ class Leader:
         """Stop the others."""
         self._tell_all(HostFailure(text=f"host 0: {text}"))
 
+    def report_silent(self, silent: bool) -> None:
+        """Whether host 0's processes are."""
+        self._note_silent(0, silent)
+
     def conclude(self, report: Report) -> Verdict:
         """The verdict, once every host has reported or is lost."""
         if report.interrupted:
@@ -108,8 +115,9 @@ class Leader:
         return verdict
 
     def _forget_this_start(self) -> None:
-        self.trouble, self.all_trained = "", False
+        self.trouble, self.all_trained, self.all_silent = "", False, False
         self._trained.clear()
+        self._silent.clear()
         self._reports.clear()
 
     def close(self) -> None:
@@ -138,6 +146,8 @@ class Leader:
             self._parts[host] = message
         elif isinstance(message, Trained):
             self._note_trained(host)
+        elif isinstance(message, Silent):
+            self._note_silent(host, message.silent)
         elif isinstance(message, HostFailure):
             self._spread(f"host {host}: {message.text}")
         elif isinstance(message, ReportMessage):
@@ -152,6 +162,12 @@ class Leader:
         if self._hosts | {0} <= self._trained:
             self.all_trained = True
             self._tell_all(Trained())
+
+    def _note_silent(self, host: int, silent: bool) -> None:
+        (self._silent.add if silent else self._silent.discard)(host)
+        if not self.all_silent and self._hosts | {0} <= self._silent:
+            self.all_silent = True
+            self._tell_all(Silent(silent=True))
 
     def _spread(self, text: str) -> None:
         if not self.trouble:

@@ -18,6 +18,7 @@ from drumline.jobs.launch.rendezvous.messages import (
     PartOfCluster,
     Refusal,
     ReportMessage,
+    Silent,
     Trained,
     VerdictMessage,
     Welcome,
@@ -37,11 +38,13 @@ class Member:
     Attributes:
         trouble: see `Coordination`.
         all_trained: see `Coordination`.
+        all_silent: see `Coordination`.
     """
 
     def __init__(self, channel: LauncherChannel, loop: Loop, heard: Iterable[Message] = ()) -> None:
         self.trouble = ""
-        self.all_trained = False
+        self.all_trained = self.all_silent = False
+        self._said_silent = False
         self._channel = channel
         self._loop = loop
         self._lost = ""
@@ -81,6 +84,12 @@ class Member:
         """Something failed here."""
         self._tell(HostFailure(text=text))
 
+    def report_silent(self, silent: bool) -> None:
+        """Whether the processes here are."""
+        if silent != self._said_silent:
+            self._said_silent = silent
+            self._tell(Silent(silent=silent))
+
     def conclude(self, report: Report) -> Verdict:
         """Host 0's verdict."""
         self._tell(ReportMessage.of(report))
@@ -90,7 +99,8 @@ class Member:
         if self._verdict is None:
             return Verdict(False, report.suspects, f"It cannot be restarted: {self._lost}.")
         verdict, self._verdict = self._verdict, None
-        self.trouble, self.all_trained = self._lost, False  # all else was about this start
+        self.trouble = self._lost  # all else was about this start
+        self.all_trained = self.all_silent = self._said_silent = False
         return verdict
 
     def close(self) -> None:
@@ -117,6 +127,8 @@ class Member:
             self._cluster = message
         elif isinstance(message, Trained):
             self.all_trained = True
+        elif isinstance(message, Silent):
+            self.all_silent = message.silent
         elif isinstance(message, HostFailure):
             self.trouble = self.trouble or message.text
         elif isinstance(message, Refusal):

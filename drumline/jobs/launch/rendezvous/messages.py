@@ -13,7 +13,7 @@ from drumline.jobs.launch.coordination import Report, Verdict
 from drumline.jobs.launch.failure_cause import Role, Suspect
 from drumline.jobs.launch.options import LaunchOptions
 
-PROTOCOL: Literal["drumline-launch-3"] = "drumline-launch-3"
+PROTOCOL: Literal["drumline-launch-4"] = "drumline-launch-4"
 
 _Count = Annotated[int, Field(ge=0, le=100_000)]
 _Text = Annotated[str, Field(max_length=10_000)]
@@ -30,7 +30,7 @@ class Greeting(_Message):
     """Said first by both sides, before anything is known of the other."""
 
     kind: Literal["greeting"] = "greeting"
-    protocol: Literal["drumline-launch-3"] = PROTOCOL
+    protocol: Literal["drumline-launch-4"] = PROTOCOL
     nonce: Annotated[str, Field(pattern=rf"^[0-9a-f]{{{2 * NONCE_BYTES}}}$")]
     has_token: bool
 
@@ -48,6 +48,7 @@ class Hello(_Message):
     evaluator: bool
     process_per_node: bool
     max_restarts: _Count
+    hang_after: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
 
 
 class Refusal(_Message):
@@ -81,6 +82,13 @@ class Trained(_Message):
     """The training is done: on the host that says so, or, said by host 0, on all."""
 
     kind: Literal["trained"] = "trained"
+
+
+class Silent(_Message):
+    """The job is silent: on the host that says so, while it is, or, said by host 0, on all."""
+
+    kind: Literal["silent"] = "silent"
+    silent: bool
 
 
 class HostFailure(_Message):
@@ -193,6 +201,7 @@ Message = Annotated[
     | PartOfCluster
     | WholeCluster
     | Trained
+    | Silent
     | HostFailure
     | Ping
     | ReportMessage
@@ -225,6 +234,7 @@ _OPTIONS = {
     "evaluator": "--evaluator",
     "process_per_node": "--process-per-node",
     "max_restarts": "--max-restarts",
+    "hang_after": "--hang-after",
 }
 
 
@@ -241,6 +251,7 @@ def hello_of(options: LaunchOptions) -> Hello:
         evaluator=layout.evaluator,
         process_per_node=layout.process_per_node,
         max_restarts=options.max_restarts,
+        hang_after=options.hang_after,
     )
 
 

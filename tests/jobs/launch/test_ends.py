@@ -21,7 +21,7 @@ from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import Layout
 from drumline.jobs.launch.view import View
-from tests.jobs.launching import Launcher, wait_until
+from tests.jobs.launch.launching import Launcher, wait_until
 from tests.processes import gone
 
 
@@ -63,6 +63,28 @@ tell(f"began-{index}"); time.sleep(60)
     output, _ = job.communicate(timeout=30)
     assert job.returncode == 75, output
     assert "Failed first" not in output
+
+
+def test_shared_signals_are_not_passed_on(launcher: Launcher) -> None:
+    """As Slurm's, which reach each process of a step: handlers run once."""
+    job = launcher.start(
+        *("--workers", "2", "--shared-signals"),
+        body="""
+def save(*_):
+    print("saves", flush=True); tell(f"saves-{index}"); wait_for("end"); sys.exit(75)
+signal.signal(signal.SIGTERM, save)
+tell(f"pid-{index}", os.getpid()); time.sleep(60)
+""",
+    )
+    pids = [int(launcher.told(f"pid-{index}")) for index in (0, 1)]
+    for pid in (job.pid, *pids):
+        os.kill(pid, signal.SIGTERM)
+    launcher.told("saves-0"), launcher.told("saves-1")
+    time.sleep(0.5)  # A second signal would have come by then.
+    (launcher.directory / "end").touch()
+    output, _ = job.communicate(timeout=30)
+    assert job.returncode == 75 and "SIGTERM: has reached all processes" in output, output
+    assert [launcher.log(f"worker-{index}") for index in (0, 1)] == ["saves\n"] * 2
 
 
 def test_a_process_that_ends_with_75_is_started_again(launcher: Launcher) -> None:

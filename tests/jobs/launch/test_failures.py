@@ -12,7 +12,7 @@ from drumline.failure_record import FailureRecord, Kind
 from drumline.jobs.launch import failure_cause
 from drumline.jobs.launch.process import Child
 from drumline.jobs.launch.tasks import LaunchedTask
-from tests.jobs.launching import Launcher
+from tests.jobs.launch.launching import Launcher
 from tests.lost_processes import lost_in
 from tests.processes import gone
 
@@ -89,7 +89,8 @@ def child(task: str, returncode: int | None, ended: float, log: Path, **more: ob
     failed = bool(returncode) and not more.get("asked_to_stop", False)
     found = {"task": LaunchedTask(kind, int(index)), "returncode": returncode, "ended_at": ended}
     found |= {"log": log, "failed": failed, "seen_stopped": False, "address": "", "pid": 7}
-    found |= {"suspended_for": None, **more}
+    output = SimpleNamespace(tail=log.read_bytes() if log.exists() else b"")
+    found |= {"suspended_for": None, "hung": "", "output": output, **more}
     return cast(Child, SimpleNamespace(**found))
 
 

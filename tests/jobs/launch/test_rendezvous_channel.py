@@ -6,6 +6,7 @@ import contextlib
 import select
 import selectors
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -27,6 +28,19 @@ from drumline.jobs.launch.rendezvous.messages import (
     Trained,
     VerdictMessage,
     Welcome,
+)
+
+HELLO = Hello(
+    node=1,
+    version="1",
+    nodes=2,
+    workers=1,
+    ps=0,
+    chief=False,
+    evaluator=False,
+    process_per_node=False,
+    max_restarts=0,
+    hang_after=None,
 )
 
 
@@ -163,16 +177,26 @@ def test_who_cannot_greet_host_0_hears_why_it_was_refused() -> None:
         leader.send(Refusal(reason="it came too late"))
         leader.close()
         wait_for_its_end(member)
-        hello = Hello(
-            node=1,
-            version="1",
-            nodes=2,
-            workers=1,
-            ps=0,
-            chief=False,
-            evaluator=False,
-            process_per_node=False,
-            max_restarts=0,
-        )
         with contextlib.closing(member), pytest.raises(LaunchError, match="it came too late"):
-            _introduce(member, hello, loop, time.monotonic() + 60, "host 0")
+            _introduce(member, HELLO, loop, time.monotonic() + 60, "host 0")
+
+
+def test_who_waits_for_a_third_one_is_not_taken_for_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take hours until all hosts of a cluster are there."""
+    module = "drumline.jobs.launch.rendezvous.channel"
+    monkeypatch.setattr(f"{module}._PING_SECONDS", 0.05)
+    signs: list[float] = []
+
+    def greet(leader: LauncherChannel) -> None:
+        received(leader, 1)
+        while len(signs) < 3 and select.select([leader], [], [], 30)[0]:
+            assert leader.receive() == []
+            signs.append(leader.heard_at)
+        leader.send(Welcome())
+
+    with channels(None, None) as (leader, member), Loop() as loop:
+        thread = threading.Thread(target=greet, args=(leader,))
+        thread.start()
+        assert _introduce(member, HELLO, loop, time.monotonic() + 120, "host 0") == []
+        thread.join()
+    assert len(signs) == 3

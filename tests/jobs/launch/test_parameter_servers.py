@@ -10,7 +10,7 @@ from drumline.jobs.launch.environment import cluster_token
 from drumline.jobs.launch.errors import LaunchError
 from drumline.jobs.launch.options import LaunchOptions
 from drumline.jobs.launch.tasks import Layout
-from tests.jobs.launching import Launcher
+from tests.jobs.launch.launching import Launcher
 from tests.lost_processes import lost_in
 
 _OPTIONS = ("--workers", "2", "--ps", "1", "--chief")

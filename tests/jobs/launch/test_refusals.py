@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.launching import Launcher
+from tests.jobs.launch.launching import Launcher
 
 _REFUSED: list[tuple[list[str], str]] = [
     (["--workers", "2"], "there is no command to run"),

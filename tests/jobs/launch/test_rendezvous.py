@@ -13,7 +13,7 @@ import pytest
 
 from drumline.jobs.launch.environment import Ports
 from drumline.jobs.launch.rendezvous.messages import Ping, parse
-from tests.jobs.launching import LAUNCH, Launcher, wait_until
+from tests.jobs.launch.launching import LAUNCH, Launcher, wait_until
 from tests.lost_processes import lost_in
 from tests.network_namespaces import two_hosts
 from tests.processes import gone

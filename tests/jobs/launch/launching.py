@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LAUNCH = [sys.executable, "-m", "drumline_command", "launch"]
 
 _PRELUDE = """
