@@ -141,9 +141,12 @@ def show_examples(
         flat = picture[..., 0] if picture.shape[-1] == 1 else picture
         axes.imshow(flat, cmap="gray", interpolation="nearest")
         named = [(each, int(example[name])) for name, each in labels.items() if name in example]
-        titles = [
-            f"{each.int2str(value)} ({value})" if value >= 0 else "no label"
-            for each, value in named
-        ]
-        axes.set_title(", ".join(titles))
+        axes.set_title(", ".join(_title(each, value) for each, value in named))
     return figure
+
+
+def _title(label: ClassLabel, value: int) -> str:
+    if value < 0:
+        return "no label"
+    name = label.int2str(value)
+    return name if name == str(value) else f"{name} ({value})"

@@ -167,8 +167,8 @@ class DatasetInfo:
         """Return what the command ``drumline datasets info`` prints, for a console of ``rich``."""
         parts: list[RenderableType] = [self._heading(), self._facts()]
         if len(self.splits):
-            parts.append(self._splits())
-        parts += [self._features(), *self._classes(), self._loading()]
+            parts += [Text(""), self._splits()]
+        parts += [Text(""), self._features(), *self._classes(), self._loading()]
         parts += [Text(note, style="yellow") for note in self.notes]
         if self.citation:
             parts += [Text("\nCitation", style="bold"), Text(self.citation, style="dim")]
@@ -203,12 +203,15 @@ class DatasetInfo:
 
     def _splits(self) -> Table:
         table = Table(title="Splits", title_justify="left", title_style="bold", box=None)
-        for name in ("split", "examples", "shards", "size"):
+        is_prepared = any(each.num_shards or each.num_bytes for each in self.splits.values())
+        names = ("split", "examples", "shards", "size") if is_prepared else ("split", "examples")
+        for name in names:
             table.add_column(name, justify="left" if name == "split" else "right")
         for name, each in self.splits.items():
             size = shown_size(each.num_bytes) if each.num_bytes else ""
             count = f"{each.num_examples:,}" if each.num_examples else "unknown"
-            table.add_row(name, count, str(each.num_shards or ""), size)
+            row = (name, count, str(each.num_shards or ""), size)
+            table.add_row(*row[: len(names)])
         return table
 
     def _features(self) -> Table:

@@ -253,7 +253,7 @@ class Lfw(ImageSet):
     name = "lfw"
     VERSION = "0.1.1"
     SHAPE = (250, 250, 3)
-    SUPERVISED = ("label", "image")
+    SUPERVISED_KEYS = ("label", "image")
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 13_233}
     HOMEPAGE = "http://vis-www.cs.umass.edu/lfw"
     CITATION = (

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from drumline.datasets.features.media import ImageFeature
 from drumline.datasets.features.tensors import ClassLabel
-from drumline.datasets.info import DatasetInfo
+from drumline.datasets.info import SupervisedKeys
 from drumline.datasets.prepared.generator import GeneratorBasedBuilder
 
 
@@ -23,26 +23,15 @@ class ImageSet(GeneratorBasedBuilder):
     Attributes:
         SHAPE: of a picture.
         LABELS: the names of the classes, a file with them, or how many there are.
-        SUPERVISED: the names of input and target.
         ENCODING: of a picture that is given as an array.
         MORE: other features.
-        SPLITS: how many examples each split has, unless the configuration's ``splits`` say it.
-        HOMEPAGE: where the data come from.
-        CITATION: whom to cite.
-        LICENSE: under which the data are given.
-        NOTES: what else there is to know.
     """
 
     SHAPE: ClassVar[tuple[int | None, ...]] = (None, None, 3)
     LABELS: ClassVar[Sequence[str] | Path | int] = 0
-    SUPERVISED: ClassVar[tuple[str, ...] | None] = ("image", "label")
+    SUPERVISED_KEYS: ClassVar[SupervisedKeys | None] = ("image", "label")
     ENCODING: ClassVar[str | None] = None
     MORE: ClassVar[Mapping[str, Any]] = {}
-    SPLITS: ClassVar[Mapping[str, int]] = {}
-    HOMEPAGE: ClassVar[str] = ""
-    CITATION: ClassVar[str] = ""
-    LICENSE: ClassVar[str] = ""
-    NOTES: ClassVar[tuple[str, ...]] = ()
 
     def _label(self) -> ClassLabel:
         if isinstance(self.LABELS, int):
@@ -57,14 +46,3 @@ class ImageSet(GeneratorBasedBuilder):
     def _features(self) -> Mapping[str, Any]:
         image = ImageFeature(self.SHAPE, encoding_format=self.ENCODING)
         return {"image": image, "label": self._label(), **self._more()}
-
-    def _info(self) -> DatasetInfo:
-        return self.dataset_info(
-            features=self._features(),
-            supervised_keys=self.SUPERVISED,
-            homepage=self.HOMEPAGE,
-            citation=self.CITATION,
-            license=self.LICENSE,
-            splits=getattr(self.builder_config, "splits", None) or self.SPLITS,
-            notes=self.NOTES,
-        )

@@ -452,6 +452,30 @@ _FASHION = [
 ]
 
 
+_KERAS = (
+    _keras("mnist", "Handwritten digits.", (60_000, 10_000), _image(28, 28, 1), 10),
+    _keras("fashion_mnist", "Articles of Zalando's.", (60_000, 10_000), _image(28, 28, 1), 10),
+    _keras("cifar10", "Small pictures of 10 classes.", (50_000, 10_000), _image(32, 32, 3), 10),
+    _keras("cifar100", "Small pictures of 100 classes.", (50_000, 10_000), _image(32, 32, 3), 100),
+    _keras("imdb", "Reviews of films as numbers of words.", (25_000, 25_000), _WORDS, 2),
+    _keras("reuters", "News as numbers of words, of 46 topics.", (8_982, 2_246), _WORDS, 46),
+    _numbers(
+        "boston_housing",
+        "Parts of Boston, and the median price of a house.",
+        {"train": 404, "test": 102},
+        13,
+        homepage="https://keras.io/api/datasets/boston_housing/",
+    ),
+    _numbers(
+        "california_housing",
+        "Districts of California, and the median price of a house.",
+        {"train": 16_512, "test": 4_128},
+        8,
+        homepage="https://keras.io/api/datasets/california_housing/",
+    ),
+)
+
+
 @register
 class KerasSets(_LibrarySets):
     """A dataset of keras.datasets, as it loads it: from its cache, or downloaded by Keras."""
@@ -460,30 +484,7 @@ class KerasSets(_LibrarySets):
     CITATION = (
         "F. Chollet et al.: Keras, https://keras.io, 2015, and the sources that its page names"
     )
-    BUILDER_CONFIGS: ClassVar[Sequence[DeclaredConfig]] = (
-        _keras("mnist", "Handwritten digits.", (60_000, 10_000), _image(28, 28, 1), 10),
-        _keras("fashion_mnist", "Articles of Zalando's.", (60_000, 10_000), _image(28, 28, 1), 10),
-        _keras("cifar10", "Small pictures of 10 classes.", (50_000, 10_000), _image(32, 32, 3), 10),
-        _keras(
-            "cifar100", "Small pictures of 100 classes.", (50_000, 10_000), _image(32, 32, 3), 100
-        ),
-        _keras("imdb", "Reviews of films as numbers of words.", (25_000, 25_000), _WORDS, 2),
-        _keras("reuters", "News as numbers of words, of 46 topics.", (8_982, 2_246), _WORDS, 46),
-        _numbers(
-            "boston_housing",
-            "Parts of Boston, and the median price of a house.",
-            {"train": 404, "test": 102},
-            13,
-            homepage="https://keras.io/api/datasets/boston_housing/",
-        ),
-        _numbers(
-            "california_housing",
-            "Districts of California, and the median price of a house.",
-            {"train": 16_512, "test": 4_128},
-            8,
-            homepage="https://keras.io/api/datasets/california_housing/",
-        ),
-    )
+    BUILDER_CONFIGS: ClassVar[Sequence[DeclaredConfig]] = _KERAS
     FILES: ClassVar[Mapping[str, Sequence[str]]] = {
         "fashion_mnist": [f"fashion-mnist/{file}" for file in _FASHION],
         "cifar10": ["cifar-10-batches-py-target"],

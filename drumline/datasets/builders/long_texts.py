@@ -55,76 +55,94 @@ _WSC: dict[str, Any] = {
 }
 
 
+def _features_of(task: SuperGlueConfig) -> dict[str, Any]:
+    parts = {"multirc": ("paragraph", "question", "answer"), "record": ("passage", "query")}
+    features: dict[str, Any] = {name: TextFeature() for name in task.texts}
+    features |= dict.fromkeys(task.numbers, np.int32)
+    if task.name in parts:
+        features["idx"] = FeaturesDict(dict.fromkeys(parts[task.name], np.int32))
+    else:
+        features["idx"] = np.int32
+    if task.name == "record":
+        features |= {key: SequenceFeature(TextFeature()) for key in ("entities", "answers")}
+    else:
+        features["label"] = ClassLabel(names=task.labels)
+    return features
+
+
+_SUPER_GLUE = (
+    SuperGlueConfig(
+        *("boolq", None, "Questions about a passage whose answer is yes or no"),
+        texts=("question", "passage"),
+        resource="BoolQ",
+        sizes=(9_427, 3_270, 3_245),
+    ),
+    SuperGlueConfig(
+        *("cb", None, "Whether a clause that is embedded in a text is meant"),
+        texts=("premise", "hypothesis"),
+        labels=("entailment", "contradiction", "neutral"),
+        resource="CB",
+        sizes=(250, 56, 250),
+    ),
+    SuperGlueConfig(
+        *("copa", None, "Which of two is the cause or the effect"),
+        texts=("premise", "choice1", "choice2", "question"),
+        labels=("choice1", "choice2"),
+        resource="COPA",
+        sizes=(400, 100, 500),
+    ),
+    SuperGlueConfig(
+        *("multirc", None, "Answers to questions about a paragraph, several of them right"),
+        texts=("paragraph", "question", "answer"),
+        resource="MultiRC",
+        sizes=(27_243, 4_848, 9_693),
+    ),
+    SuperGlueConfig(
+        *("record", None, "Which entity of a passage a query leaves out"),
+        texts=("passage", "query"),
+        resource="ReCoRD",
+        sizes=(100_730, 10_000, 10_000),
+    ),
+    SuperGlueConfig(
+        *("rte", None, "Whether a sentence follows from a text"),
+        texts=("premise", "hypothesis"),
+        labels=FOLLOWS,
+        resource="RTE",
+        sizes=(2_490, 277, 3_000),
+    ),
+    SuperGlueConfig(
+        *("wic", None, "Whether a word has the same meaning in two sentences"),
+        texts=("word", "sentence1", "sentence2"),
+        numbers=("start1", "start2", "end1", "end2"),
+        resource="WiC",
+        sizes=(5_428, 638, 1_400),
+    ),
+    SuperGlueConfig("wsc", None, "Whether a pronoun means a noun", **_WSC),
+    SuperGlueConfig("wsc.fixed", None, "wsc, its spans as they are in the text", **_WSC),
+    SuperGlueConfig(
+        *("axb", None, "Sentences for a diagnosis"),
+        texts=("sentence1", "sentence2"),
+        labels=FOLLOWS,
+        resource="AX-b",
+        sizes=(1_104,),
+    ),
+    SuperGlueConfig(
+        *("axg", None, "Sentences that show a bias of gender"),
+        texts=("premise", "hypothesis"),
+        labels=FOLLOWS,
+        resource="AX-g",
+        sizes=(356,),
+    ),
+)
+
+
 @register
 class SuperGlue(GeneratorBasedBuilder):
     """Eight tasks that are harder than those of GLUE, and two diagnostic sets."""
 
     name = "super_glue"
     VERSION = "1.0.2"
-    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
-        SuperGlueConfig(
-            *("boolq", None, "Questions about a passage whose answer is yes or no"),
-            texts=("question", "passage"),
-            resource="BoolQ",
-            sizes=(9_427, 3_270, 3_245),
-        ),
-        SuperGlueConfig(
-            *("cb", None, "Whether a clause that is embedded in a text is meant"),
-            texts=("premise", "hypothesis"),
-            labels=("entailment", "contradiction", "neutral"),
-            resource="CB",
-            sizes=(250, 56, 250),
-        ),
-        SuperGlueConfig(
-            *("copa", None, "Which of two is the cause or the effect"),
-            texts=("premise", "choice1", "choice2", "question"),
-            labels=("choice1", "choice2"),
-            resource="COPA",
-            sizes=(400, 100, 500),
-        ),
-        SuperGlueConfig(
-            *("multirc", None, "Answers to questions about a paragraph, several of them right"),
-            texts=("paragraph", "question", "answer"),
-            resource="MultiRC",
-            sizes=(27_243, 4_848, 9_693),
-        ),
-        SuperGlueConfig(
-            *("record", None, "Which entity of a passage a query leaves out"),
-            texts=("passage", "query"),
-            resource="ReCoRD",
-            sizes=(100_730, 10_000, 10_000),
-        ),
-        SuperGlueConfig(
-            *("rte", None, "Whether a sentence follows from a text"),
-            texts=("premise", "hypothesis"),
-            labels=FOLLOWS,
-            resource="RTE",
-            sizes=(2_490, 277, 3_000),
-        ),
-        SuperGlueConfig(
-            *("wic", None, "Whether a word has the same meaning in two sentences"),
-            texts=("word", "sentence1", "sentence2"),
-            numbers=("start1", "start2", "end1", "end2"),
-            resource="WiC",
-            sizes=(5_428, 638, 1_400),
-        ),
-        SuperGlueConfig("wsc", None, "Whether a pronoun means a noun", **_WSC),
-        SuperGlueConfig("wsc.fixed", None, "wsc, its spans as they are in the text", **_WSC),
-        SuperGlueConfig(
-            *("axb", None, "Sentences for a diagnosis"),
-            texts=("sentence1", "sentence2"),
-            labels=FOLLOWS,
-            resource="AX-b",
-            sizes=(1_104,),
-        ),
-        SuperGlueConfig(
-            *("axg", None, "Sentences that show a bias of gender"),
-            texts=("premise", "hypothesis"),
-            labels=FOLLOWS,
-            resource="AX-g",
-            sizes=(356,),
-        ),
-    )
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = _SUPER_GLUE
     RESOURCES = listed("super_glue")
 
     @property
@@ -143,19 +161,8 @@ class SuperGlue(GeneratorBasedBuilder):
 
     def _info(self) -> DatasetInfo:
         task = self._task
-        parts = {"multirc": ("paragraph", "question", "answer"), "record": ("passage", "query")}
-        features: dict[str, Any] = {name: TextFeature() for name in task.texts}
-        features |= dict.fromkeys(task.numbers, np.int32)
-        if task.name in parts:
-            features["idx"] = FeaturesDict(dict.fromkeys(parts[task.name], np.int32))
-        else:
-            features["idx"] = np.int32
-        if task.name == "record":
-            features |= {key: SequenceFeature(TextFeature()) for key in ("entities", "answers")}
-        else:
-            features["label"] = ClassLabel(names=task.labels)
         return self.dataset_info(
-            features=features,
+            features=_features_of(task),
             homepage=task.homepage,
             citation=(
                 "A. Wang, Y. Pruksachatkun, N. Nangia, A. Singh, J. Michael, F. Hill, O. Levy, "

@@ -37,6 +37,20 @@ class ObjectsConfig(BuilderConfig):
     files: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
+_VOC = tuple(
+    ObjectsConfig(
+        year,
+        description=f"The challenge of {year}",
+        splits=dict(zip(("test", "train", "validation"), sizes, strict=True)),
+        files={"test": (test, "test"), "train": (most, "train"), "validation": (most, "val")},
+    )
+    for year, test, most, sizes in (
+        ("2007", "VOCtest_06-Nov-2007", "VOCtrainval_06-Nov-2007", (4_952, 2_501, 2_510)),
+        ("2012", "VOC2012test", "VOCtrainval_11-May-2012", (10_991, 5_717, 5_823)),
+    )
+)
+
+
 @register
 class Voc(ImageSet):
     """Objects of 20 kinds in photographs: the PASCAL Visual Object Classes Challenge."""
@@ -48,24 +62,13 @@ class Voc(ImageSet):
         + ("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa")
         + ("train", "tvmonitor")
     )
-    SUPERVISED = None
+    SUPERVISED_KEYS = None
     HOMEPAGE = "http://host.robots.ox.ac.uk/pascal/VOC/"
     CITATION = (
         "M. Everingham, L. Van Gool, C. K. I. Williams, J. Winn, A. Zisserman: The PASCAL Visual "
         "Object Classes Challenge 2007, and 2012"
     )
-    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = tuple(
-        ObjectsConfig(
-            year,
-            description=f"The challenge of {year}",
-            splits=dict(zip(("test", "train", "validation"), sizes, strict=True)),
-            files={"test": (test, "test"), "train": (most, "train"), "validation": (most, "val")},
-        )
-        for year, test, most, sizes in (
-            ("2007", "VOCtest_06-Nov-2007", "VOCtrainval_06-Nov-2007", (4_952, 2_501, 2_510)),
-            ("2012", "VOC2012test", "VOCtrainval_11-May-2012", (10_991, 5_717, 5_823)),
-        )
-    )
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = _VOC
     RESOURCES = listed("voc")
 
     def _features(self) -> Mapping[str, Any]:
@@ -101,16 +104,11 @@ class Voc(ImageSet):
             secret = part == "test" and folder.name == "VOC2012"
             objects = [] if secret else list(_objects(notes))
             easy = [each for each in objects if not each["is_difficult"]]
-            yield (
-                name,
-                {
-                    "image": folder / "JPEGImages" / f"{name}.jpg",
-                    "image/filename": f"{name}.jpg",
-                    "objects": objects,
-                    "labels": sorted({each["label"] for each in objects}),
-                    "labels_no_difficult": sorted({each["label"] for each in easy}),
-                },
-            )
+            file = f"{name}.jpg"
+            example = {"image": folder / "JPEGImages" / file, "image/filename": file}
+            labels, easy_labels = (sorted({each["label"] for each in of}) for of in (objects, easy))
+            more = {"labels": labels, "labels_no_difficult": easy_labels}
+            yield name, {**example, "objects": objects, **more}
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
@@ -155,45 +153,69 @@ def _coco(name: str, notes: str, parts: Mapping[str, tuple[str, str, int]]) -> O
     )
 
 
+def _features_of_coco(prefix: str) -> Mapping[str, Any]:
+    each = {
+        "id": np.int64,
+        "area": np.int64,
+        "bbox": BBoxFeature(),
+        "label": ClassLabel(133 if prefix else 80),
+        "is_crowd": np.bool_,
+    }
+    panoptic = {
+        "panoptic_image": ImageFeature(encoding_format="png"),
+        "panoptic_image/filename": TextFeature(),
+    }
+    return {
+        "image": ImageFeature(encoding_format="jpeg"),
+        "image/filename": TextFeature(),
+        "image/id": np.int64,
+        **(panoptic if prefix else {}),
+        f"{prefix}objects": SequenceFeature(each),
+    }
+
+
+_COCO = (
+    _coco(
+        "2014",
+        "Boxes and classes of 2014",
+        {
+            "train": ("train2014", "annotations_trainval2014", 82_783),
+            "validation": ("val2014", "annotations_trainval2014", 40_504),
+            "test": ("test2014", "image_info_test2014", 40_775),
+            "test2015": ("test2015", "image_info_test2015", 81_434),
+        },
+    ),
+    _coco(
+        "2017",
+        "Boxes and classes of 2017",
+        {
+            "train": ("train2017", "annotations_trainval2017", 118_287),
+            "validation": ("val2017", "annotations_trainval2017", 5_000),
+            "test": ("test2017", "image_info_test2017", 40_670),
+        },
+    ),
+    _coco(
+        "2017_panoptic",
+        "Every pixel's object, of 133 kinds, of 2017",
+        {
+            "train": ("train2017", "panoptic_annotations_trainval2017", 118_287),
+            "validation": ("val2017", "panoptic_annotations_trainval2017", 5_000),
+        },
+    ),
+)
+
+
 @register
 class Coco(ImageSet):
     """Common objects in context: photographs in which objects of 80 kinds are marked."""
 
     name = "coco"
     VERSION = "1.1.0"
-    SUPERVISED = None
+    SUPERVISED_KEYS = None
     HOMEPAGE = "http://cocodataset.org/#home"
     CITATION = "T.-Y. Lin et al.: Microsoft COCO: Common Objects in Context, arXiv:1405.0312, 2014"
     LICENSE = "annotations: CC BY 4.0"
-    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
-        _coco(
-            "2014",
-            "Boxes and classes of 2014",
-            {
-                "train": ("train2014", "annotations_trainval2014", 82_783),
-                "validation": ("val2014", "annotations_trainval2014", 40_504),
-                "test": ("test2014", "image_info_test2014", 40_775),
-                "test2015": ("test2015", "image_info_test2015", 81_434),
-            },
-        ),
-        _coco(
-            "2017",
-            "Boxes and classes of 2017",
-            {
-                "train": ("train2017", "annotations_trainval2017", 118_287),
-                "validation": ("val2017", "annotations_trainval2017", 5_000),
-                "test": ("test2017", "image_info_test2017", 40_670),
-            },
-        ),
-        _coco(
-            "2017_panoptic",
-            "Every pixel's object, of 133 kinds, of 2017",
-            {
-                "train": ("train2017", "panoptic_annotations_trainval2017", 118_287),
-                "validation": ("val2017", "panoptic_annotations_trainval2017", 5_000),
-            },
-        ),
-    )
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = _COCO
     RESOURCES = listed("coco")
 
     @property
@@ -201,24 +223,7 @@ class Coco(ImageSet):
         return "panoptic_" if cast(BuilderConfig, self.builder_config).name[4:] else ""
 
     def _features(self) -> Mapping[str, Any]:
-        each = {
-            "id": np.int64,
-            "area": np.int64,
-            "bbox": BBoxFeature(),
-            "label": ClassLabel(133 if self._prefix else 80),
-            "is_crowd": np.bool_,
-        }
-        panoptic = {
-            "panoptic_image": ImageFeature(encoding_format="png"),
-            "panoptic_image/filename": TextFeature(),
-        }
-        return {
-            "image": ImageFeature(encoding_format="jpeg"),
-            "image/filename": TextFeature(),
-            "image/id": np.int64,
-            **(panoptic if self._prefix else {}),
-            f"{self._prefix}objects": SequenceFeature(each),
-        }
+        return _features_of_coco(self._prefix)
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         files = cast(ObjectsConfig, self.builder_config).files
@@ -232,8 +237,8 @@ class Coco(ImageSet):
                 folder = dl_manager.extract(paths[lists])
                 masks = dl_manager.extract(folder / inner) / f"panoptic_{images}"
             kind = self._prefix or ("instances_" if "trainval" in lists else "image_info_")
-            notes = f"annotations/{kind}{images}.json"
-            found[split] = self._generate_examples(paths[images], paths[lists], notes, masks)
+            places = (paths[images], paths[lists], f"annotations/{kind}{images}.json")
+            found[split] = self._generate_examples(*places, masks)
         return found
 
     def _generate_examples(
@@ -247,24 +252,18 @@ class Coco(ImageSet):
             marked.setdefault(each["image_id"], []).append(each)
         known = {each["file_name"]: each for each in notes["images"]}
         for name, contents in iter_archive(path):
-            picture = known.pop(name.rpartition("/")[2], None)
-            if picture is None:
+            if (picture := known.pop(name.rpartition("/")[2], None)) is None:
                 continue
-            found = marked.get(picture["id"], [])
-            example = {
-                "image": contents.read(),
-                "image/filename": picture["file_name"],
-                "image/id": picture["id"],
-            }
+            file = picture["file_name"]
+            example = {"image": contents.read(), "image/filename": file, "image/id": picture["id"]}
+            found = sorted(marked.get(picture["id"], []), key=lambda each: each.get("id", 0))
             if masks is not None:
                 (mask,) = found
                 example["panoptic_image"] = masks / mask["file_name"]
                 example["panoptic_image/filename"] = mask["file_name"]
                 found = mask["segments_info"]
-            else:
-                found = sorted(found, key=lambda each: each["id"])
             objects = [_marked(each, picture, names) for each in found]
-            yield picture["file_name"], {**example, f"{self._prefix}objects": objects}
+            yield file, {**example, f"{self._prefix}objects": objects}
         if known:
             raise ArchiveError(f"{path}: there is no {next(iter(known))} in it")
 
@@ -310,7 +309,7 @@ class Ucf101(ImageSet):
     name = "ucf101"
     VERSION = "2.0.0"
     LABELS = labels_file("ucf101")
-    SUPERVISED = None
+    SUPERVISED_KEYS = None
     HOMEPAGE = "https://www.crcv.ucf.edu/data-sets/ucf101/"
     CITATION = (
         "K. Soomro, A. R. Zamir, M. Shah: UCF101: A Dataset of 101 Human Actions Classes From "
@@ -366,7 +365,7 @@ class Kinetics(ImageSet):
 
     name = "kinetics"
     VERSION = "1.0.0"
-    SUPERVISED = ("video", "label")
+    SUPERVISED_KEYS = ("video", "label")
     HOMEPAGE = "https://github.com/cvdfoundation/kinetics-dataset"
     CITATION = "W. Kay et al.: The Kinetics Human Action Video Dataset, arXiv:1705.06950, 2017"
     LICENSE = "annotations: CC BY 4.0"

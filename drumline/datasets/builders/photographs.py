@@ -57,8 +57,10 @@ class Imagenet2012(ImageSet):
         "Register on https://image-net.org/download-images, and put ILSVRC2012_img_train.tar (or a "
         "folder ILSVRC2012_img_train with its tar files, one of each class), "
         "ILSVRC2012_img_val.tar and ILSVRC2012_img_test.tar there: those that you have make the "
-        "splits."
+        "splits. The first time the archives' checksums are compared, which takes minutes; the "
+        "files of a folder are taken as they are."
     )
+    MANUAL_RESOURCES = listed("imagenet2012")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         files = {"train": "train", "validation": "val", "test": "test"}
@@ -67,6 +69,7 @@ class Imagenet2012(ImageSet):
             names = [f"ILSVRC2012_img_{file}.tar", f"ILSVRC2012_img_{file}"]
             path = next((folder / name for name in names if (folder / name).exists()), None)
             if path is not None:
+                dl_manager.manual_file(path.name)
                 found[split] = self._generate_examples(split, path)
         if not found:
             dl_manager.manual_file(*(f"ILSVRC2012_img_{file}.tar" for file in files.values()))
@@ -252,7 +255,7 @@ class Places365Small(ImageSet):
     VERSION = "2.1.0"
     SHAPE = (256, 256, 3)
     LABELS = labels_file("places365")
-    SUPERVISED = ("image", "label", "filename")
+    SUPERVISED_KEYS = ("image", "label", "filename")
     MORE: ClassVar[Mapping[str, Any]] = {"filename": TextFeature()}
     SPLITS: ClassVar[Mapping[str, int]] = {
         "train": 1_803_460,
@@ -292,7 +295,7 @@ class CelebA(ImageSet):
 
     name = "celeb_a"
     VERSION = "2.1.0"
-    SUPERVISED = None
+    SUPERVISED_KEYS = None
     SPLITS: ClassVar[Mapping[str, int]] = {
         "train": 162_770,
         "validation": 19_867,

@@ -216,7 +216,6 @@ class Gtzan(GeneratorBasedBuilder):
         "G. Tzanetakis, G. Essl, P. Cook: Automatic Musical Genre Classification Of Audio Signals, "
         "ISMIR 2001"
     )
-    NOTES = ("The file is downloaded without a checksum: none is published.",)
     RESOURCES = listed("gtzan")
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
@@ -289,25 +288,26 @@ _LANGUAGES = (
 _CORPUS = "cv-corpus-6.1-2020-12-11"
 
 
+_VOICE = {
+    "client_id": TextFeature(doc="Hashed UUID of a given user"),
+    "upvotes": ScalarFeature(np.int32, doc="Number of people who said audio matches the text"),
+    "downvotes": ScalarFeature(np.int32, doc="Number of people who said audio does not match text"),
+    "age": TextFeature(doc="Age bucket of the speaker"),
+    "gender": ClassLabel(names=["male", "female", "other"], doc="Gender of the speaker"),
+    "accent": TextFeature(doc="Accent of the speaker"),
+    "segment": TextFeature(doc="The custom segment that the sentence belongs to"),
+    "sentence": TextFeature(doc="Supposed transcription of the audio"),
+    "voice": AudioFeature(),
+}
+
+
 @register
 class CommonVoice(GeneratorBasedBuilder):
     """Sentences that people read aloud to Mozilla, in 60 languages; needs soundfile."""
 
     name = "common_voice"
     VERSION = "2.0.0"
-    FEATURES: ClassVar[Mapping[str, Any]] = {
-        "client_id": TextFeature(doc="Hashed UUID of a given user"),
-        "upvotes": ScalarFeature(np.int32, doc="Number of people who said audio matches the text"),
-        "downvotes": ScalarFeature(
-            np.int32, doc="Number of people who said audio does not match text"
-        ),
-        "age": TextFeature(doc="Age bucket of the speaker"),
-        "gender": ClassLabel(names=["male", "female", "other"], doc="Gender of the speaker"),
-        "accent": TextFeature(doc="Accent of the speaker"),
-        "segment": TextFeature(doc="The custom segment that the sentence belongs to"),
-        "sentence": TextFeature(doc="Supposed transcription of the audio"),
-        "voice": AudioFeature(),
-    }
+    FEATURES: ClassVar[Mapping[str, Any]] = _VOICE
     HOMEPAGE = "https://voice.mozilla.org/en/datasets"
     CITATION = "R. Ardila et al.: Common Voice: A Massively-Multilingual Speech Corpus, LREC 2020"
     LICENSE = "CC0 1.0"
@@ -353,13 +353,7 @@ class CommonVoice(GeneratorBasedBuilder):
             n, row = numbered.get(posixpath.basename(name), (0, None))
             if row is not None and name.endswith(".mp3"):
                 texts = ("client_id", "sentence", "age", "accent", "segment")
-                yield (
-                    n,
-                    {
-                        **{each: row[each] for each in texts},
-                        "upvotes": int(row["up_votes"] or 0),
-                        "downvotes": int(row["down_votes"] or 0),
-                        "gender": row["gender"] or -1,
-                        "voice": contents.read(),
-                    },
-                )
+                example: dict[str, Any] = {each: row[each] for each in texts}
+                for key, column in (("upvotes", "up_votes"), ("downvotes", "down_votes")):
+                    example[key] = int(row[column] or 0)
+                yield n, {**example, "gender": row["gender"] or -1, "voice": contents.read()}

@@ -152,40 +152,43 @@ _RAW = [
 ]
 
 
+_PENGUINS = (
+    PenguinsConfig(
+        "processed",
+        description="Four normalized sizes as one tensor, no missing values.",
+        file="penguins_processed.csv",
+        columns={"species": 3, **dict.fromkeys(_SIZES, np.float32)},
+    ),
+    PenguinsConfig(
+        "simple",
+        description="Seven columns; missing values are NaN and NA.",
+        file="penguins_size.csv",
+        columns={
+            "species": ["Adelie", "Chinstrap", "Gentoo"],
+            "island": ["Biscoe", "Dream", "Torgersen"],
+            **dict.fromkeys(_SIZES, np.float32),
+            "sex": ["FEMALE", "MALE", "NA"],
+        },
+    ),
+    PenguinsConfig(
+        "raw",
+        description="All 17 columns, as numbers or texts.",
+        file="penguins_lter.csv",
+        columns={
+            name: np.int32 if name == "Sample Number" else np.float32 if "(" in name else str
+            for name in _RAW
+        },
+    ),
+)
+
+
 @register
 class Penguins(GeneratorBasedBuilder):
     """Sizes of penguins of three kinds on the islands of the Palmer Archipelago."""
 
     name = "penguins"
     VERSION = "1.0.0"
-    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
-        PenguinsConfig(
-            "processed",
-            description="Four normalized sizes as one tensor, no missing values.",
-            file="penguins_processed.csv",
-            columns={"species": 3, **dict.fromkeys(_SIZES, np.float32)},
-        ),
-        PenguinsConfig(
-            "simple",
-            description="Seven columns; missing values are NaN and NA.",
-            file="penguins_size.csv",
-            columns={
-                "species": ["Adelie", "Chinstrap", "Gentoo"],
-                "island": ["Biscoe", "Dream", "Torgersen"],
-                **dict.fromkeys(_SIZES, np.float32),
-                "sex": ["FEMALE", "MALE", "NA"],
-            },
-        ),
-        PenguinsConfig(
-            "raw",
-            description="All 17 columns, as numbers or texts.",
-            file="penguins_lter.csv",
-            columns={
-                name: np.int32 if name == "Sample Number" else np.float32 if "(" in name else str
-                for name in _RAW
-            },
-        ),
-    )
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = _PENGUINS
     RESOURCES = listed("penguins")
 
     def _info(self) -> DatasetInfo:
@@ -284,7 +287,6 @@ class WineQuality(GeneratorBasedBuilder):
             ),
             license="CC BY 4.0",
             splits={"train": 4_898 if config.name == "white" else 1_599},
-            notes=("The files are downloaded without a checksum: none is published.",),
         )
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:

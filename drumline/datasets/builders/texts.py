@@ -66,25 +66,16 @@ class _CsvSet(GeneratorBasedBuilder):
     VERSION = "1.0.0"
     TEXTS: ClassVar[Sequence[str]] = ()
     LABELS: ClassVar[Sequence[str]] = ()
-    SUPERVISED: ClassVar[tuple[str, str]] = ("text", "label")
+    SUPERVISED_KEYS = ("text", "label")
     FOLDER: ClassVar[str] = ""
-    SPLITS: ClassVar[Mapping[str, int]] = {}
-    HOMEPAGE: ClassVar[str] = ""
-    NOTES: ClassVar[Sequence[str]] = ()
+    CITATION = (
+        "X. Zhang, J. Zhao, Y. LeCun: Character-level Convolutional Networks for Text "
+        "Classification, NIPS 2015"
+    )
 
-    def _info(self) -> DatasetInfo:
-        texts: dict[str, Any] = {name: TextFeature() for name in self.TEXTS}
-        return self.dataset_info(
-            features={"label": ClassLabel(names=self.LABELS), **texts},
-            supervised_keys=self.SUPERVISED,
-            homepage=self.HOMEPAGE,
-            citation=(
-                "X. Zhang, J. Zhao, Y. LeCun: Character-level Convolutional Networks for Text "
-                "Classification, NIPS 2015"
-            ),
-            splits=self.SPLITS,
-            notes=self.NOTES,
-        )
+    def _features(self) -> Mapping[str, Any]:
+        texts = {name: TextFeature() for name in self.TEXTS}
+        return {"label": ClassLabel(names=self.LABELS), **texts}
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         path = dl_manager.download(self.RESOURCES["all"])
@@ -106,7 +97,7 @@ class AgNewsSubset(_CsvSet):
     name = "ag_news_subset"
     TEXTS = ("title", "description")
     LABELS = ("World", "Sports", "Business", "Sci/Tech")
-    SUPERVISED = ("description", "label")
+    SUPERVISED_KEYS = ("description", "label")
     FOLDER = "ag_news_csv"
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 120_000, "test": 7_600}
     HOMEPAGE = "https://arxiv.org/abs/1509.01626"
@@ -120,7 +111,7 @@ class AmazonPolarity(_CsvSet):
     name = "amazon_polarity"
     TEXTS = ("title", "content")
     LABELS = ("negative", "positive")
-    SUPERVISED = ("content", "label")
+    SUPERVISED_KEYS = ("content", "label")
     FOLDER = "amazon_review_polarity_csv"
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 3_600_000, "test": 400_000}
     HOMEPAGE = "https://registry.opendata.aws/fast-ai-nlp/"
@@ -319,91 +310,94 @@ def _task(name: str, description: str, sizes: Sequence[int], **more: Any) -> Glu
     return GlueConfig(name, "2.0.0", description, sizes=sizes, **more)
 
 
+_GLUE = (
+    _task(
+        *("cola", "Whether a sentence is grammatical English", (8_551, 1_043, 1_063)),
+        texts={"sentence": "sentence"},
+        labels=("unacceptable", "acceptable"),
+        column="is_acceptable",
+        folder="CoLA",
+    ),
+    _task(
+        *("sst2", "Whether a sentence of a review is positive", (67_349, 872, 1_821)),
+        texts={"sentence": "sentence"},
+        labels=("negative", "positive"),
+        folder="SST-2",
+    ),
+    _task(
+        *("mrpc", "Whether two sentences of news mean the same", (3_668, 408, 1_725)),
+        texts={"sentence1": "#1 String", "sentence2": "#2 String"},
+        labels=("not_equivalent", "equivalent"),
+    ),
+    _task(
+        *("qqp", "Whether two questions ask the same", (363_849, 40_430, 390_965)),
+        texts={"question1": "question1", "question2": "question2"},
+        labels=("not_duplicate", "duplicate"),
+        column="is_duplicate",
+        folder="QQP",
+    ),
+    _task(
+        *("stsb", "How alike two sentences are, from 0 to 5", (5_749, 1_500, 1_379)),
+        texts=_TWO_SENTENCES,
+        column="score",
+        folder="STS-B",
+    ),
+    _task(
+        "mnli",
+        "Whether a sentence follows from another, of ten genres",
+        (392_702, 9_815, 9_832, 9_796, 9_847),
+        files={
+            "train": "train",
+            "validation_matched": "dev_matched",
+            "validation_mismatched": "dev_mismatched",
+            "test_matched": "test_matched",
+            "test_mismatched": "test_mismatched",
+        },
+        **_MNLI,
+    ),
+    *(
+        _task(
+            *(f"mnli_{kind}", f"The {kind} validation and test splits of mnli", sizes),
+            files={"validation": f"dev_{kind}", "test": f"test_{kind}"},
+            **_MNLI,
+        )
+        for kind, sizes in (("mismatched", (9_832, 9_847)), ("matched", (9_815, 9_796)))
+    ),
+    _task(
+        *("qnli", "Whether a sentence answers a question", (104_743, 5_463, 5_463)),
+        texts={"question": "question", "sentence": "sentence"},
+        labels=FOLLOWS,
+        folder="QNLI",
+    ),
+    _task(
+        *("rte", "Whether a sentence follows from a text", (2_490, 277, 3_000)),
+        texts=_TWO_SENTENCES,
+        labels=FOLLOWS,
+        folder="RTE",
+    ),
+    _task(
+        *("wnli", "Whom a pronoun means", (635, 71, 146)),
+        texts=_TWO_SENTENCES,
+        labels=FOLLOWS[::-1],
+        folder="WNLI",
+    ),
+    _task(
+        *("ax", "Sentences for a diagnosis; there are no labels", (1_104,)),
+        texts=_PREMISE,
+        labels=ENTAILMENT,
+        column="",
+        files={"test": ""},
+    ),
+)
+
+
 @register
 class Glue(GeneratorBasedBuilder):
     """The General Language Understanding Evaluation: nine tasks and a diagnostic set."""
 
     name = "glue"
     VERSION = "2.0.0"
-    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = (
-        _task(
-            *("cola", "Whether a sentence is grammatical English", (8_551, 1_043, 1_063)),
-            texts={"sentence": "sentence"},
-            labels=("unacceptable", "acceptable"),
-            column="is_acceptable",
-            folder="CoLA",
-        ),
-        _task(
-            *("sst2", "Whether a sentence of a review is positive", (67_349, 872, 1_821)),
-            texts={"sentence": "sentence"},
-            labels=("negative", "positive"),
-            folder="SST-2",
-        ),
-        _task(
-            *("mrpc", "Whether two sentences of news mean the same", (3_668, 408, 1_725)),
-            texts={"sentence1": "#1 String", "sentence2": "#2 String"},
-            labels=("not_equivalent", "equivalent"),
-        ),
-        _task(
-            *("qqp", "Whether two questions ask the same", (363_849, 40_430, 390_965)),
-            texts={"question1": "question1", "question2": "question2"},
-            labels=("not_duplicate", "duplicate"),
-            column="is_duplicate",
-            folder="QQP",
-        ),
-        _task(
-            *("stsb", "How alike two sentences are, from 0 to 5", (5_749, 1_500, 1_379)),
-            texts=_TWO_SENTENCES,
-            column="score",
-            folder="STS-B",
-        ),
-        _task(
-            "mnli",
-            "Whether a sentence follows from another, of ten genres",
-            (392_702, 9_815, 9_832, 9_796, 9_847),
-            files={
-                "train": "train",
-                "validation_matched": "dev_matched",
-                "validation_mismatched": "dev_mismatched",
-                "test_matched": "test_matched",
-                "test_mismatched": "test_mismatched",
-            },
-            **_MNLI,
-        ),
-        *(
-            _task(
-                *(f"mnli_{kind}", f"The {kind} validation and test splits of mnli", sizes),
-                files={"validation": f"dev_{kind}", "test": f"test_{kind}"},
-                **_MNLI,
-            )
-            for kind, sizes in (("mismatched", (9_832, 9_847)), ("matched", (9_815, 9_796)))
-        ),
-        _task(
-            *("qnli", "Whether a sentence answers a question", (104_743, 5_463, 5_463)),
-            texts={"question": "question", "sentence": "sentence"},
-            labels=FOLLOWS,
-            folder="QNLI",
-        ),
-        _task(
-            *("rte", "Whether a sentence follows from a text", (2_490, 277, 3_000)),
-            texts=_TWO_SENTENCES,
-            labels=FOLLOWS,
-            folder="RTE",
-        ),
-        _task(
-            *("wnli", "Whom a pronoun means", (635, 71, 146)),
-            texts=_TWO_SENTENCES,
-            labels=FOLLOWS[::-1],
-            folder="WNLI",
-        ),
-        _task(
-            *("ax", "Sentences for a diagnosis; there are no labels", (1_104,)),
-            texts=_PREMISE,
-            labels=ENTAILMENT,
-            column="",
-            files={"test": ""},
-        ),
-    )
+    BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = _GLUE
     RESOURCES = listed("glue")
 
     @property
@@ -438,7 +432,9 @@ class Glue(GeneratorBasedBuilder):
         if config.name == "mrpc":
             names = ("train", "test", "dev_ids")
             paths = dl_manager.download({name: self.RESOURCES[f"mrpc_{name}"] for name in names})
-            return {split: self._paraphrases(paths, file) for split, file in config.files.items()}
+            return {
+                split: _paraphrases(config, paths, file) for split, file in config.files.items()
+            }
         path = dl_manager.download(self.RESOURCES[config.resource])
         return {split: self._generate_examples(path, file) for split, file in config.files.items()}
 
@@ -451,30 +447,32 @@ class Glue(GeneratorBasedBuilder):
             rows = ({"sentence": row[3], "is_acceptable": row[1]} for row in cells)
         for number, row in enumerate(rows):
             example = {name: row[column] for name, column in config.texts.items()}
-            example["label"] = self._label_of(row, config)
+            example["label"] = _label_of(row, config)
             if None not in example.values():  # of a line that is cut off
                 yield number, {**example, "idx": number}
 
-    def _label_of(self, row: Mapping[str, Any], config: GlueConfig) -> Any:
-        if config.column not in row:
-            return -1
-        label = row[config.column]
-        if not config.labels:
-            return float(label)
-        if label in config.labels:
-            return label
-        return int(label) if label else None
 
-    def _paraphrases(self, paths: Mapping[str, Path], file: str) -> Examples:
-        config = cast(GlueConfig, self.builder_config)
-        ids = {
-            tuple(line.split("\t")[:2])
-            for line in paths["dev_ids"].read_text(encoding="utf-8").splitlines()
-        }
-        source = paths["test" if file == "test" else "train"]
-        for number, row in enumerate(rows_of(text_lines(source))):
-            is_validation = (row["#1 ID"], row["#2 ID"]) in ids
-            if file == "test" or is_validation == (file == "dev"):
-                texts = {name: row[column] for name, column in config.texts.items()}
-                label = -1 if file == "test" else int(row["Quality"])
-                yield number, {**texts, "label": label, "idx": number}
+def _label_of(row: Mapping[str, Any], config: GlueConfig) -> Any:
+    if config.column not in row:
+        return -1
+    label = row[config.column]
+    if not config.labels:
+        return float(label)
+    if label in config.labels:
+        return label
+    return int(label) if label else None
+
+
+def _paraphrases(config: GlueConfig, paths: Mapping[str, Path], file: str) -> Examples:
+    """Yield the examples of mrpc, whose training data have those for validation in them."""
+    ids = {
+        tuple(line.split("\t")[:2])
+        for line in paths["dev_ids"].read_text(encoding="utf-8").splitlines()
+    }
+    source = paths["test" if file == "test" else "train"]
+    for number, row in enumerate(rows_of(text_lines(source))):
+        is_validation = (row["#1 ID"], row["#2 ID"]) in ids
+        if file == "test" or is_validation == (file == "dev"):
+            texts = {name: row[column] for name, column in config.texts.items()}
+            label = -1 if file == "test" else int(row["Quality"])
+            yield number, {**texts, "label": label, "idx": number}

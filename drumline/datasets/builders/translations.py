@@ -11,7 +11,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar, cast
+from typing import IO, Any, cast
 from xml.etree import ElementTree
 
 from drumline.datasets.features.containers import TranslationFeature
@@ -488,18 +488,52 @@ def _of_czeng(files: Sequence[Path]) -> Iterator[tuple[str, Pair]]:
                     yield key, {"cs": czech.strip(), "en": english.strip()}
 
 
-def _cite(year: int, where: str) -> str:
-    return f"O. Bojar et al.: Findings of the {year} {where}"
+@dataclasses.dataclass(frozen=True)
+class Conference:
+    """The task of a conference, which becomes a builder.
+
+    Attributes:
+        year: of the conference; its data are at its homepage unless another is given.
+        sources: the codes of the languages that are translated to English.
+        splits: the names of each one's corpora.
+        more: other pairs of languages.
+        about: what the data are.
+        homepage: where the task is described.
+        citation: whom to cite.
+        notes: what else there is to know.
+    """
+
+    year: int
+    sources: str
+    splits: Mapping[str, str]
+    more: Sequence[tuple[str, str]] = ()
+    about: str = ""
+    homepage: str = ""
+    citation: str = ""
+    notes: tuple[str, ...] = ()
+
+    def builder(self, name: str) -> type[GeneratorBasedBuilder]:
+        """Return the builder that makes its data."""
+        kind, of = ("Workshop", "Statistical ") if self.year < 2016 else ("Conference", "")
+        where = f"{kind} on {of}Machine Translation, WMT {self.year}"
+        about = f"Sentences and their translations: the task of the {kind} of {self.year}."
+        members = {
+            "__doc__": self.about or about,
+            "__module__": __name__,
+            "name": name,
+            "HOMEPAGE": self.homepage
+            or f"http://www.statmt.org/wmt{self.year % 100}/translation-task.html",
+            "CITATION": self.citation or f"O. Bojar et al.: Findings of the {self.year} {where}",
+            "NOTES": self.notes,
+            "BUILDER_CONFIGS": _configs(self.sources, self.splits, self.more),
+        }
+        return type("".join(map(str.capitalize, name.split("_"))), (_Wmt,), members)
 
 
-@register
-class Wmt14Translate(_Wmt):
-    """Sentences and their translations: the task of the Workshop of 2014."""
-
-    name = "wmt14_translate"
-    HOMEPAGE = "http://www.statmt.org/wmt14/translation-task.html"
-    CITATION = _cite(2014, "Workshop on Statistical Machine Translation, WMT 2014")
-    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+_CHINESE = " ".join(corpus.name for corpus in CWMT)
+TASKS = {
+    "wmt14_translate": Conference(
+        2014,
         "cs de fr hi ru",
         {
             "train": "europarl_v7 commoncrawl multiun newscommentary_v9 gigafren czeng_10 "
@@ -507,17 +541,9 @@ class Wmt14Translate(_Wmt):
             "validation": "newsdev2014 newstest2013",
             "test": "newstest2014",
         },
-    )
-
-
-@register
-class Wmt15Translate(_Wmt):
-    """Sentences and their translations: the task of the Workshop of 2015."""
-
-    name = "wmt15_translate"
-    HOMEPAGE = "http://www.statmt.org/wmt15/translation-task.html"
-    CITATION = _cite(2015, "Workshop on Statistical Machine Translation, WMT 2015")
-    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+    ),
+    "wmt15_translate": Conference(
+        2015,
         "cs de fi fr ru",
         {
             "train": "europarl_v7 europarl_v8_16 commoncrawl multiun newscommentary_v10 gigafren "
@@ -525,17 +551,9 @@ class Wmt15Translate(_Wmt):
             "validation": "newsdev2015 newsdiscussdev2015 newstest2014",
             "test": "newstest2015 newsdiscusstest2015",
         },
-    )
-
-
-@register
-class Wmt16Translate(_Wmt):
-    """Sentences and their translations: the task of the Conference of 2016."""
-
-    name = "wmt16_translate"
-    HOMEPAGE = "http://www.statmt.org/wmt16/translation-task.html"
-    CITATION = _cite(2016, "Conference on Machine Translation, WMT 2016")
-    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+    ),
+    "wmt16_translate": Conference(
+        2016,
         "cs de fi ro ru tr",
         {
             "train": "europarl_v7 europarl_v8_16 commoncrawl newscommentary_v11 czeng_16pre "
@@ -543,83 +561,56 @@ class Wmt16Translate(_Wmt):
             "validation": "newsdev2016 newstest2015",
             "test": "newstest2016 newstestB2016",
         },
-    )
-
-
-@register
-class Wmt17Translate(_Wmt):
-    """Sentences and their translations: the task of the Conference of 2017."""
-
-    name = "wmt17_translate"
-    HOMEPAGE = "http://www.statmt.org/wmt17/translation-task.html"
-    CITATION = _cite(2017, "Conference on Machine Translation, WMT 2017")
-    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+    ),
+    "wmt17_translate": Conference(
+        2017,
         "cs de fi lv ru tr zh",
         {
             "train": "europarl_v7 europarl_v8_16 commoncrawl newscommentary_v12 czeng_16 "
             "yandexcorpus wikiheadlines_fi wikiheadlines_ru setimes_2 uncorpus_v1 rapid_2016 "
-            "leta_v1 dcep_v1 onlinebooks_v1 " + " ".join(corpus.name for corpus in CWMT),
+            f"leta_v1 dcep_v1 onlinebooks_v1 {_CHINESE}",
             "validation": "newsdev2017 newstest2016 newstestB2016",
             "test": "newstest2017 newstestB2017",
         },
-    )
-
-
-@register
-class Wmt18Translate(_Wmt):
-    """Sentences and their translations: the task of the Conference of 2018."""
-
-    name = "wmt18_translate"
-    HOMEPAGE = "http://www.statmt.org/wmt18/translation-task.html"
-    CITATION = _cite(2018, "Conference on Machine Translation, WMT 2018")
-    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+    ),
+    "wmt18_translate": Conference(
+        2018,
         "cs de et fi ru tr zh",
         {
             "train": "europarl_v7 europarl_v8_18 paracrawl_v1 commoncrawl newscommentary_v13 "
             "czeng_17 yandexcorpus wikiheadlines_fi wikiheadlines_ru setimes_2 uncorpus_v1 "
-            "rapid_2016 " + " ".join(corpus.name for corpus in CWMT),
+            f"rapid_2016 {_CHINESE}",
             "validation": "newsdev2018 newstest2017 newstestB2017",
             "test": "newstest2018",
         },
-    )
-
-
-@register
-class Wmt19Translate(_Wmt):
-    """Sentences and their translations: the task of the Conference of 2019."""
-
-    name = "wmt19_translate"
-    HOMEPAGE = "http://www.statmt.org/wmt19/translation-task.html"
-    CITATION = "L. Barrault et al.: Findings of the 2019 Conference on Machine Translation"
-    NOTES = (
-        "In fr-de, TensorFlow Datasets takes the German sentences of ParaCrawl for French ones; "
-        "they are what they are here.",
-    )
-    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+    ),
+    "wmt19_translate": Conference(
+        2019,
         "cs de fi gu kk lt ru zh",
         {
             "train": "europarl_v9 europarl_v7_frde paracrawl_v3 paracrawl_v1_ru paracrawl_v3_frde "
             "commoncrawl commoncrawl_frde newscommentary_v14 newscommentary_v14_frde czeng_17 "
-            "yandexcorpus wikititles_v1 uncorpus_v1 rapid_2016_ltfi rapid_2019 "
-            + " ".join(corpus.name for corpus in CWMT),
+            f"yandexcorpus wikititles_v1 uncorpus_v1 rapid_2016_ltfi rapid_2019 {_CHINESE}",
             "validation": "euelections_dev2019 newsdev2019 newstest2018",
         },
         [("fr", "de")],
-    )
-
-
-@register
-class WmtT2tTranslate(_Wmt):
-    """Sentences and their translations to German, as Tensor2Tensor's tutorials take them."""
-
-    name = "wmt_t2t_translate"
-    HOMEPAGE = "https://github.com/tensorflow/tensor2tensor"
-    CITATION = _cite(2014, "Workshop on Statistical Machine Translation, WMT 2014")
-    BUILDER_CONFIGS: ClassVar[Sequence[WmtConfig]] = _configs(
+        citation="L. Barrault et al.: Findings of the 2019 Conference on Machine Translation",
+        notes=(
+            "In fr-de, TensorFlow Datasets takes the German sentences of ParaCrawl for French "
+            "ones; they are what they are here.",
+        ),
+    ),
+    "wmt_t2t_translate": Conference(
+        2014,
         "de",
         {
             "train": "europarl_v7 commoncrawl newscommentary_v13",
             "validation": "newstest2013",
             "test": "newstest2014",
         },
-    )
+        about="Sentences and their translations to German, as Tensor2Tensor's tutorials take them.",
+        homepage="https://github.com/tensorflow/tensor2tensor",
+    ),
+}
+for _name, _conference in TASKS.items():
+    register(_conference.builder(_name))

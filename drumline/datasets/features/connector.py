@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -153,6 +153,14 @@ class LeafFeature(FeatureConnector):
             FeatureError: the value does not fit.
             OSError: it is the path of a file that cannot be read.
         """
+
+    def quick_encoder(self) -> Callable[[Any], Any] | None:
+        """Return a function for what most values are: Python's own, or arrays that fit.
+
+        It returns what an ``Example`` holds of a value, or ``None`` for one that only `encode`
+        understands. A class that implements `encode` has none unless it implements this too.
+        """
+        return None
 
     @abc.abstractmethod
     def decode(self, parts: Mapping[str, np.ndarray], n: int) -> Flat:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from drumline import image
 from drumline.data.elements.spec import STRING
 from drumline.datasets.features.connector import (
     BadItemError,
@@ -27,9 +27,43 @@ from drumline.datasets.features.connector import (
 from drumline.datasets.features.sound_files import SoundError, decode_sound
 from drumline.datasets.features.tensors import ClassLabel, TensorFeature, shape_json
 from drumline.image.columns import get_limits
-from drumline.image.files import DecodeImage
+from drumline.image.files import DecodeImage, EncodeJpeg, EncodePng
 
 _CHANNELS = {None: (0, 1, 2, 3, 4), "png": (0, 1, 2, 3, 4), "jpeg": (0, 1, 3)}
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Pixels:
+    """A picture that is still to be made a file.
+
+    Attributes:
+        array: (height, width, channels) uint8 or uint16.
+        form: of the file, ``"png"`` or ``"jpeg"``.
+    """
+
+    array: np.ndarray
+    form: str
+
+
+def files_of(pictures: Sequence[Pixels]) -> list[bytes]:
+    """Return the files of pictures, which are encoded on all cores.
+
+    Raises:
+        BadItemError: one cannot be encoded; the first of its kind is named.
+    """
+    files: list[bytes] = [b""] * len(pictures)
+    kinds: dict[tuple[str, np.dtype], list[int]] = {}
+    for number, each in enumerate(pictures):
+        kinds.setdefault((each.form, each.array.dtype), []).append(number)
+    for (form, _), numbers in kinds.items():
+        operation = EncodeJpeg() if form == "jpeg" else EncodePng(-1)
+        found = operation.run([[pictures[number].array for number in numbers]], len(numbers))
+        made = list(found.columns[0])
+        if found.error is not None:
+            raise BadItemError(numbers[len(made)], str(found.error))
+        for number, file in zip(numbers, made, strict=True):
+            files[number] = file
+    return files
 
 
 class ImageFeature(LeafFeature):
@@ -100,7 +134,7 @@ class ImageFeature(LeafFeature):
 
     def encode(self, value: Any) -> dict[str, Any]:
         if isinstance(value, np.ndarray):
-            return {"": self._file_of(value)}
+            return {"": self._pixels(value)}
         if isinstance(value, str | os.PathLike):
             return {"": Path(value).read_bytes()}
         if isinstance(value, bytes):
@@ -111,20 +145,33 @@ class ImageFeature(LeafFeature):
         array = np.asarray(value)
         if array.ndim < 2:
             raise FeatureError(f"{value!r:.60} is no array, path, file or bytes of a picture")
-        return {"": self._file_of(array if array.ndim > 2 else array[..., None])}
+        return {"": self._pixels(array if array.ndim > 2 else array[..., None])}
 
-    def _file_of(self, array: np.ndarray) -> bytes:
+    def quick_encoder(self) -> Callable[[Any], Any] | None:
+        shape, dtype, form = self._shape, self._dtype, self.encoding_format or "png"
+        whole = len(shape) == 3 and None not in shape and dtype != np.float32
+
+        def quick(value: Any) -> Pixels | bytes | None:
+            if type(value) is bytes:
+                return value
+            if whole and type(value) is np.ndarray:
+                if value.shape == shape and value.dtype == dtype:
+                    return Pixels(value.copy(), form)  # the caller may write to its array
+            return None
+
+        return quick
+
+    def _pixels(self, array: np.ndarray) -> Pixels:
         if array.dtype != self._dtype or not fits(array.shape, self._shape):
             raise FeatureError(
                 f"the array is {array.dtype} {array.shape}, not {self._dtype} {self._shape}"
             )
         if array.ndim != 3:
             raise FeatureError("frames are stored as the GIF file that is given, not as an array")
+        own = np.array(array, order="C")  # the caller may write to its array
         if self._dtype == np.float32:
-            array = np.ascontiguousarray(array).view(np.uint8)
-        if self.encoding_format == "jpeg":
-            return bytes(image.encode_jpeg(array))
-        return bytes(image.encode_png(array))
+            own = own.view(np.uint8)
+        return Pixels(own, self.encoding_format or "png")
 
     def decode(self, parts: Mapping[str, np.ndarray], n: int) -> Flat:
         is_float = self._dtype == np.float32

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from drumline._core import list_message, message_field
+from drumline._core import example_messages
 from drumline.datasets.features.connector import (
+    BadItemError,
     FeatureConnector,
     FeatureError,
     LeafFeature,
     SerializedSpec,
 )
 from drumline.datasets.features.containers import FeaturesDict, SequenceFeature
+from drumline.datasets.features.media import Pixels, files_of
 
-_LIST_FIELDS = {"string": 1, "float32": 2, "int64": 3}
-_FEATURES, _FEATURE, _KEY, _VALUE, _LIST = 1, 1, 1, 2, 1
+_PLAIN = frozenset(
+    f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)
+) - {"uint64", "float8"}
+"""Numbers that are the same as Python's and in an ``Example``."""
+
+_MOST_ROWS, _MOST_BYTES = 256, 4 << 20
 
 Lengths = tuple[int | None, ...]
 """Of the sequences around a feature, from the outermost; ``None`` for those that vary."""
@@ -43,22 +50,31 @@ def joined(path: str, name: str) -> str:
 
 
 class ExampleEncoder:
-    """Makes ``Example`` messages of examples.
+    """Makes ``Example`` messages of examples, many at once.
+
+    What there is to know of features is found out once. Pictures are encoded for all examples that
+    were added, on all cores, when the messages are taken.
 
     Args:
         features: of an example.
     """
 
     def __init__(self, features: FeatureConnector) -> None:
-        self._features = features
-        self._parts: dict[str, tuple[SerializedSpec, Lengths]] = {
-            joined(path, suffix): (spec, lengths)
-            for path, leaf, lengths in leaves(features)
-            for suffix, spec in leaf.serialized.items()
-        }
+        self._parts = _parts_of(features)
+        self._root = _step(features, "", 0)
+        self._order = sorted(range(len(self._parts)), key=lambda slot: self._parts[slot].key)
+        self._stored = [pair for slot in self._order for pair in self._parts[slot].stored]
+        self._quick = _quick_encoders(features, [self._parts[slot].key for slot in self._order])
+        self._rows: list[list[Any]] = []
+        self._nbytes = 0
 
-    def encode(self, example: Any) -> bytes:
-        """Return an example's message.
+    @property
+    def is_full(self) -> bool:
+        """Whether so many examples were added that it is time to take them."""
+        return len(self._rows) >= _MOST_ROWS or self._nbytes > _MOST_BYTES
+
+    def add(self, example: Any) -> None:
+        """Add an example; nothing of it is referred to afterwards.
 
         Args:
             example: a value for each feature, in their structure.
@@ -67,90 +83,248 @@ class ExampleEncoder:
             FeatureError: a value does not fit its feature, which is named.
             OSError: a file that is named cannot be read.
         """
-        stored = self._stored(self._features, example, "")
-        entries: list[bytes] = []
-        for key in sorted(self._parts):
-            if key in stored:
-                spec, lengths = self._parts[key]
-                try:
-                    entries += _entries(key, stored[key], spec, lengths)
-                except FeatureError as error:
-                    raise FeatureError(f"feature {key!r}: {error}") from None
-        return message_field(_FEATURES, b"".join(entries))
+        row = self._quick_row(example) or self._row(example)
+        self._rows.append(row)
+        self._nbytes += sum(map(_nbytes, row))
 
-    def _stored(self, feature: FeatureConnector, value: Any, path: str) -> dict[str, Any]:
-        if isinstance(feature, FeaturesDict):
-            return self._of_dict(feature, value, path)
+    def _quick_row(self, example: Any) -> list[Any] | None:
+        """Return what is stored of an example if all its values are of the most usual kinds."""
+        if type(example) is not dict or len(example) != len(self._quick):
+            return None
+        row = []
+        for name, encode in self._quick:
+            stored = encode(example.get(name))
+            if stored is None:
+                return None
+            row.append(stored)
+        return row
+
+    def _row(self, example: Any) -> list[Any]:
+        values: list[Any] = [None] * len(self._parts)
+        self._root.put(example, values)
+        row: list[Any] = []
+        for slot in self._order:
+            part, value = self._parts[slot], values[slot]
+            if value is None:
+                row += [None] * len(part.stored)
+                continue
+            try:
+                row += part.convert(value)
+            except FeatureError as error:
+                raise FeatureError(f"feature {part.key!r}: {error}") from None
+        return row
+
+    def take(self) -> list[bytes]:
+        """Return the messages of the examples that were added since the last call, in order.
+
+        Raises:
+            BadItemError: a picture cannot be encoded; its item is the number of the example.
+        """
+        return self.begin_taking()()
+
+    def begin_taking(self) -> Callable[[], list[bytes]]:
+        """Return what does the work of `take`; another thread may call it, while more is added."""
+        rows, self._rows, self._nbytes = self._rows, [], 0
+        return functools.partial(self._messages, rows)
+
+    def _messages(self, rows: list[list[Any]]) -> list[bytes]:
+        found: list[tuple[Pixels, int, list[Any], int]] = []
+        for number, row in enumerate(rows):
+            for place, value in enumerate(row):
+                if type(value) is Pixels:
+                    found.append((value, number, row, place))
+                elif type(value) is list:
+                    for at, each in enumerate(value):
+                        if type(each) is Pixels:
+                            found.append((each, number, value, at))
         try:
-            if isinstance(feature, SequenceFeature):
-                elements = feature.elements(value)
-            else:
-                assert isinstance(feature, LeafFeature)
-                parts = feature.encode(value)
-                return {joined(path, suffix): part for suffix, part in parts.items()}
-        except (FeatureError, TypeError, ValueError) as error:
-            name = f"feature {path!r}: " if path else ""
-            raise FeatureError(f"{name}{error}") from None
-        inner = [self._stored(feature.feature, element, path) for element in elements]
-        keys = [
-            joined(each, suffix)
-            for each, leaf, _ in leaves(feature.feature, path)
-            for suffix in leaf.serialized
+            files = files_of([pixels for pixels, *_ in found])
+        except BadItemError as error:
+            raise BadItemError(found[error.item][1], str(error)) from None
+        for (_, _, holder, place), file in zip(found, files, strict=True):
+            holder[place] = file
+        return example_messages(self._stored, rows)
+
+    def encode(self, example: Any) -> bytes:
+        """Return one example's message; the errors are those of `add` and `take`."""
+        self.add(example)
+        return self.take()[0]
+
+
+class _Part:
+    """A part of a leaf: the key, and how its value is stored."""
+
+    def __init__(self, key: str, spec: SerializedSpec, lengths: Lengths) -> None:
+        self.key, self._depth = key, len(lengths)
+        kind = spec.kind
+        self._flat = _flattening(spec)
+        if self._depth < 2:
+            self.stored = [(key.encode(), kind)]
+        else:
+            counts = [f"{key}/ragged_row_lengths_{i}".encode() for i in range(self._depth - 1)]
+            values = f"{key}/ragged_flat_values".encode()
+            self.stored = [*((each, "int64") for each in counts), (values, kind)]
+        self._is_text = spec.shape == () and kind == "string"
+        self._is_number = spec.shape == () and spec.dtype.name in _PLAIN
+
+    def convert(self, value: Any) -> list[Any]:
+        """Return what is stored of a value, for each entry of the message."""
+        if not self._depth:
+            if self._is_text and type(value) is not np.ndarray:
+                return [value]
+            return [value.item() if self._is_number else self._flat([value])]
+        if self._depth == 1:
+            return [self._flat(value)]
+        made: list[Any] = []
+        for _ in range(self._depth - 1):
+            made.append(np.array([len(each) for each in value], np.int64))
+            value = [item for each in value for item in each]
+        return [*made, self._flat(value)]
+
+
+def _flattening(spec: SerializedSpec) -> Callable[[list[Any]], Any]:
+    """Return what makes one list or new array of the values of items."""
+    is_text = spec.kind == "string"
+    if spec.shape == () and is_text:
+        return lambda items: [
+            item.item() if isinstance(item, np.ndarray) else item for item in items
         ]
-        missing = [key for one in inner for key in keys if key not in one]
-        if missing:
-            raise FeatureError(f"feature {missing[0]!r}: a sequence holds no None")
-        return {key: [one[key] for one in inner] for key in keys}
+    floats = np.dtype(np.float64 if spec.dtype == np.float64 else np.float32)
+    wanted = floats if spec.kind == "float32" else np.dtype(np.int64)
 
-    def _of_dict(self, feature: FeaturesDict, value: Any, path: str) -> dict[str, Any]:
-        if not isinstance(value, Mapping):
-            where = f"feature {path!r}" if path else "an example"
-            raise FeatureError(f"{where} is to be a dictionary, got {value!r:.60}")
-        missing = [name for name in feature if name not in value]
-        unknown = [name for name in value if name not in feature]
-        if missing or unknown:
-            wrong = f"has no {missing[0]!r}" if missing else f"has {unknown[0]!r} besides"
-            where = f"feature {path!r}" if path else "the example"
-            raise FeatureError(f"{where} {wrong}; its features are {', '.join(feature)}")
-        found: dict[str, Any] = {}
-        for name, each in feature.items():
-            found.update(self._stored(each, value[name], joined(path, name)))
+    def flat(items: list[Any]) -> Any:
+        if not len(items):
+            return [] if is_text else np.empty(0, wanted)
+        if len(items) > 1:
+            shapes = {np.shape(item) for item in items}
+            if len(shapes) > 1:
+                listed = sorted(shapes)
+                raise FeatureError(f"the values of a sequence are of different shapes: {listed}")
+        values = np.asarray(items[0] if len(items) == 1 else items).reshape(-1)
+        if is_text:
+            return values.tolist()
+        if values.dtype == np.uint64:  # an Example has no uint64: the bits are kept
+            values = values.view(np.int64)
+        return values.astype(wanted)
+
+    return flat
+
+
+def _quick_encoders(
+    features: FeatureConnector, names: Sequence[str]
+) -> list[tuple[str, Callable[[Any], Any]]]:
+    """Return names and functions of features in the order of a message, if all have one."""
+    found: list[tuple[str, Callable[[Any], Any]]] = []
+    if not isinstance(features, FeaturesDict):
         return found
+    for name in names:
+        each = features.get(name)
+        if not isinstance(each, LeafFeature):
+            return []
+        owner = next(kind for kind in type(each).__mro__ if "encode" in vars(kind))
+        quick = each.quick_encoder() if "quick_encoder" in vars(owner) else None
+        if quick is None or list(each.serialized) != [""]:
+            return []
+        found.append((name, quick))
+    return found
 
 
-def _entries(key: str, value: Any, spec: SerializedSpec, lengths: Lengths) -> list[bytes]:
-    if len(lengths) < 2:
-        values = [value] if not lengths else value
-        return [_entry(key, _flat(values, spec), spec.kind)]
-    made = []
-    level: list[Any] = value
-    for depth in range(len(lengths) - 1):
-        counts = [len(each) for each in level]
-        made.append(_entry(f"{key}/ragged_row_lengths_{depth}", counts, "int64"))
-        level = [item for each in level for item in each]
-    return [*made, _entry(f"{key}/ragged_flat_values", _flat(level, spec), spec.kind)]
+def _nbytes(value: Any) -> int:
+    if type(value) is bytes:
+        return len(value)
+    if type(value) is list:
+        return sum(map(_nbytes, value))
+    if type(value) is Pixels:  # they become smaller, and many cores want many of them
+        return value.array.nbytes // 8
+    return getattr(value, "nbytes", 0)
 
 
-def _flat(items: list[Any], spec: SerializedSpec) -> list[Any]:
-    if spec.shape == () and spec.kind == "string":
-        return [item.item() if isinstance(item, np.ndarray) else item for item in items]
-    if not len(items):
-        return []
-    shapes = {np.shape(item) for item in items}
-    if len(shapes) > 1:
-        raise FeatureError(f"the values of a sequence are of different shapes: {sorted(shapes)}")
-    values = np.asarray(items).reshape(-1)
-    if values.dtype == np.uint64:  # an Example has no uint64: the bits are kept
-        values = values.view(np.int64)
-    if values.dtype.kind == "b":
-        values = values.astype(np.int64)
-    elif values.dtype.name == "bfloat16":
-        values = values.astype(np.float32)
-    listed: list[Any] = values.tolist()
-    return listed
+class _Step(Protocol):
+    """Part of the way from an example to its values."""
+
+    def put(self, value: Any, row: list[Any]) -> None:
+        """Put what is stored of a value into its places in a row."""
 
 
-def _entry(key: str, values: list[Any], kind: str) -> bytes:
-    feature = message_field(_LIST_FIELDS[kind], list_message(kind, values))
-    content = message_field(_KEY, key.encode()) + message_field(_VALUE, feature)
-    return message_field(_FEATURE, content)
+def _parts_of(feature: FeatureConnector, path: str = "") -> list[_Part]:
+    return [
+        _Part(joined(place, suffix), spec, lengths)
+        for place, leaf, lengths in leaves(feature, path)
+        for suffix, spec in leaf.serialized.items()
+    ]
+
+
+def _step(feature: FeatureConnector, path: str, first: int) -> _Step:
+    """Return the way of a feature, whose values have the places of a row from `first` on."""
+    if isinstance(feature, FeaturesDict):
+        return _EntriesStep(feature, path, first)
+    if isinstance(feature, SequenceFeature):
+        return _ElementsStep(feature, path, first)
+    assert isinstance(feature, LeafFeature)
+    return _LeafStep(feature, path, first)
+
+
+class _LeafStep:
+    def __init__(self, feature: LeafFeature, path: str, first: int) -> None:
+        self._encode, self._path = feature.encode, path
+        self._places = {suffix: first + i for i, suffix in enumerate(feature.serialized)}
+
+    def put(self, value: Any, row: list[Any]) -> None:
+        try:
+            parts = self._encode(value)
+        except (FeatureError, TypeError, ValueError) as error:
+            raise _naming(self._path, error) from None
+        for suffix, part in parts.items():
+            row[self._places[suffix]] = part
+
+
+class _ElementsStep:
+    def __init__(self, feature: SequenceFeature, path: str, first: int) -> None:
+        self._elements, self._path, self._first = feature.elements, path, first
+        self._keys = [part.key for part in _parts_of(feature.feature, path)]
+        self._step = _step(feature.feature, path, 0)
+
+    def put(self, value: Any, row: list[Any]) -> None:
+        try:
+            elements = self._elements(value)
+        except (FeatureError, TypeError, ValueError) as error:
+            raise _naming(self._path, error) from None
+        inner: list[list[Any]] = []
+        for element in elements:
+            values: list[Any] = [None] * len(self._keys)
+            self._step.put(element, values)
+            for key, each in zip(self._keys, values, strict=True):
+                if each is None:
+                    raise FeatureError(f"feature {key!r}: a sequence holds no None")
+            inner.append(values)
+        for i in range(len(self._keys)):
+            row[self._first + i] = [values[i] for values in inner]
+
+
+def _naming(path: str, error: BaseException) -> FeatureError:
+    return FeatureError(f"feature {path!r}: {error}" if path else str(error))
+
+
+class _EntriesStep:
+    def __init__(self, feature: FeaturesDict, path: str, first: int) -> None:
+        self._path, self._names = path, dict.fromkeys(feature).keys()
+        self._steps: list[tuple[str, _Step]] = []
+        for name, each in feature.items():
+            self._steps.append((name, _step(each, joined(path, name), first)))
+            first += len(_parts_of(each))
+
+    def put(self, value: Any, row: list[Any]) -> None:
+        if not isinstance(value, Mapping):
+            where = f"feature {self._path!r}" if self._path else "an example"
+            raise FeatureError(f"{where} is to be a dictionary, got {value!r:.60}")
+        if value.keys() != self._names:
+            raise self._other_names(value)
+        for name, step in self._steps:
+            step.put(value[name], row)
+
+    def _other_names(self, value: Mapping[Any, Any]) -> FeatureError:
+        missing = [name for name in self._names if name not in value]
+        unknown = [name for name in value if name not in self._names]
+        wrong = f"has no {missing[0]!r}" if missing else f"has {unknown[0]!r} besides"
+        where = f"feature {self._path!r}" if self._path else "the example"
+        return FeatureError(f"{where} {wrong}; its features are {', '.join(self._names)}")

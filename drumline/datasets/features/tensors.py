@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -130,6 +130,20 @@ class TensorFeature(LeafFeature):
             return {"shape": np.array(array.shape, np.int32), "value": stored}
         return {"": stored}
 
+    def quick_encoder(self) -> Callable[[Any], Any] | None:
+        if self._shape or self.is_encoded:
+            return None
+        if self._dtype == STRING:
+            return _quick_text
+        if self._dtype.kind not in "iu" or self._dtype == np.uint64:
+            return None
+        least, most = int(np.iinfo(self._dtype).min), int(np.iinfo(self._dtype).max)
+
+        def quick(value: Any) -> int | None:
+            return value if type(value) is int and least <= value <= most else None
+
+        return quick
+
     def _array(self, value: Any) -> np.ndarray:
         if self._dtype == STRING:
             return _strings(value)
@@ -204,6 +218,15 @@ class TensorFeature(LeafFeature):
 
 _MORE = "encoding='bytes' or 'zlib'"
 _MOST = 1 << 31
+
+
+def _quick_text(value: Any) -> bytes | None:
+    if type(value) is bytes:
+        return value
+    try:
+        return value.encode() if type(value) is str else None
+    except UnicodeEncodeError:
+        return None
 
 
 def _filled(dims: Shape) -> list[int]:
@@ -369,6 +392,14 @@ class ClassLabel(TensorFeature):
         if not -1 <= number < self._count:
             raise FeatureError(f"the class {number} is not one of -1 to {self._count - 1}")
         return {"": np.int64(number)}
+
+    def quick_encoder(self) -> Callable[[Any], Any] | None:
+        def quick(value: Any) -> int | None:
+            if type(value) is int and self._count is not None and -1 <= value < self._count:
+                return value
+            return self._numbers.get(value) if type(value) is str else None
+
+        return quick
 
     def json_content(self) -> tuple[str, dict[str, Any]]:
         return "classLabel", {} if self._count is None else {"numClasses": str(self._count)}

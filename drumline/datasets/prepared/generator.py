@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
 from drumline._local_path import has_scheme
 from drumline.datasets.builder import DatasetBuilder, Preparation, resolve_data_dir
-from drumline.datasets.features.connector import FeatureConnector, FeatureError
+from drumline.datasets.features.connector import BadItemError, FeatureConnector, FeatureError
 from drumline.datasets.features.stored_values import ExampleEncoder
 from drumline.datasets.info import DatasetInfo, SplitInfo, Splits, SupervisedKeys
 from drumline.datasets.prepared.builder import FilesBuilder
@@ -42,6 +45,9 @@ from drumline.datasets.sources.resource import Resource
 
 Examples = Iterable[tuple[Key, Any]]
 """What ``_generate_examples`` yields: keys, each of one example, and examples."""
+
+_MADE_AHEAD = 1
+"""Blocks of examples that wait for their records."""
 
 _CAPITALS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -123,6 +129,7 @@ class GeneratorBasedBuilder(FilesBuilder):
         RELEASE_NOTES: what changed in versions.
         MANUAL_DOWNLOAD_INSTRUCTIONS: how to get files that cannot be downloaded.
         RESOURCES: sizes and checksums of what it downloads, by any name.
+        MANUAL_RESOURCES: the same of files that cannot be downloaded.
         FEATURES: of an example, by name. It is what `dataset_info` is given, as those that follow;
             a `DeclaredConfig` may have others.
         SUPERVISED_KEYS: the names of input and target.
@@ -155,6 +162,7 @@ class GeneratorBasedBuilder(FilesBuilder):
     RELEASE_NOTES: ClassVar[Mapping[str, str]] = {}
     MANUAL_DOWNLOAD_INSTRUCTIONS: ClassVar[str | None] = None
     RESOURCES: ClassVar[Mapping[str, Resource]] = {}
+    MANUAL_RESOURCES: ClassVar[Mapping[str, Resource]] = {}
     FEATURES: ClassVar[Mapping[str, Any] | FeatureConnector | None] = None
     SUPERVISED_KEYS: ClassVar[SupervisedKeys | None] = None
     SPLITS: ClassVar[Mapping[str, int]] = {}
@@ -204,11 +212,8 @@ class GeneratorBasedBuilder(FilesBuilder):
 
     def _info(self) -> DatasetInfo:
         """Describe the data: return what ``self.dataset_info(...)`` gives."""
-        features = self._declared("FEATURES")
-        if features is None:
-            raise NotImplementedError(f"{type(self).__name__} has neither _info nor FEATURES")
         return self.dataset_info(
-            features=features,
+            features=self._features(),
             supervised_keys=self._declared("SUPERVISED_KEYS"),
             homepage=self._declared("HOMEPAGE"),
             citation=self._declared("CITATION"),
@@ -216,6 +221,13 @@ class GeneratorBasedBuilder(FilesBuilder):
             splits=self._declared("SPLITS"),
             notes=self.NOTES,
         )
+
+    def _features(self) -> Mapping[str, Any] | FeatureConnector:
+        """Return the features of an example: those that are declared."""
+        found: Mapping[str, Any] | FeatureConnector | None = self._declared("FEATURES")
+        if found is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither _info nor FEATURES")
+        return found
 
     def _declared(self, name: str) -> Any:
         own = getattr(self.builder_config, name.lower(), None)
@@ -260,6 +272,10 @@ class GeneratorBasedBuilder(FilesBuilder):
         """
         config = self.builder_config
         sizes = {resource.url: resource.size or 0 for resource in self.resources.values()}
+        unknown = [each.filename for each in self.resources.values() if each.sha256 is None]
+        if unknown:
+            files = ", ".join(dict.fromkeys(unknown))
+            notes = (*notes, f"No checksum is known of {files}: taken as it comes.")
         return DatasetInfo(
             name=self.name,
             splits=Splits(dict(splits or {})),
@@ -313,6 +329,7 @@ class GeneratorBasedBuilder(FilesBuilder):
             self.name,
             {resource.url: resource for resource in self.resources.values()},
             self.MANUAL_DOWNLOAD_INSTRUCTIONS,
+            self.MANUAL_RESOURCES.values(),
         )
         final = self.data_dir
         with locked(final.parent / f".{final.name}.lock"):
@@ -372,30 +389,69 @@ class GeneratorBasedBuilder(FilesBuilder):
         most: int | None,
         shown: ProgressBars,
     ) -> SplitInfo:
-        records = OrderedRecords(split, info.disable_shuffling, place)
-        with shown.task(f"{self.name}: {split}", None) as task:
-            for key, example in examples:
-                try:
-                    record = encoder.encode(example)
-                except FeatureError as error:
-                    raise FeatureError(
-                        f"{self.name}: split {split!r}, example {key!r:.80}: {error}"
-                    ) from None
-                records.add(key, record)
-                task.advance(1)
-                if records.count == most:
-                    break
-        if not records.count:
-            raise ValueError(f"{self.name}: the split {split!r} has no examples")
-
         def paths(count: int) -> list[Path]:
             return [place / each for each in shard_names(TEMPLATE, self.name, split, form, count)]
 
-        try:
+        ordered = OrderedRecords(split, info.disable_shuffling, place)
+        with contextlib.closing(ordered) as records:
+            with shown.task(f"{self.name}: {split}", None) as task:
+                self._encode(split, examples, encoder, records, most, task.advance)
+            if not records.count:
+                raise ValueError(f"{self.name}: the split {split!r} has no examples")
             lengths = write_shards(records, paths, form, shards)
-        finally:
-            records.close()
         return SplitInfo(split, sum(lengths), tuple(lengths), records.nbytes)
+
+    def _encode(
+        self,
+        split: str,
+        examples: Examples,
+        encoder: ExampleEncoder,
+        records: OrderedRecords,
+        most: int | None,
+        advance: Callable[[int], None],
+    ) -> None:
+        """Add the records of examples, at most so many.
+
+        A thread makes records, on all cores, while the next examples are generated.
+        """
+        given, keys = 0, list[Key]()
+        waiting: deque[tuple[list[Key], Future[list[bytes]]]] = deque()
+
+        def failed(key: Key, error: ValueError) -> FeatureError:
+            return FeatureError(f"{self.name}: split {split!r}, example {key!r:.80}: {error}")
+
+        def add_made() -> None:
+            found, made = waiting.popleft()
+            try:
+                for key, record in zip(found, made.result(), strict=True):
+                    records.add(key, record)
+            except BaseException as error:
+                waiting.clear()  # what was added later is not to be named
+                if isinstance(error, BadItemError):
+                    raise failed(found[error.item], error) from None
+                raise
+            advance(len(found))
+
+        with ThreadPoolExecutor(1, "drumline-examples") as maker:
+            try:
+                for key, example in examples:
+                    try:
+                        encoder.add(example)
+                    except FeatureError as error:
+                        raise failed(key, error) from None
+                    keys.append(key)
+                    given += 1
+                    if given == most:
+                        break
+                    if encoder.is_full:
+                        waiting.append((keys, maker.submit(encoder.begin_taking())))
+                        keys = []
+                        if len(waiting) > _MADE_AHEAD:
+                            add_made()
+                waiting.append((keys, maker.submit(encoder.begin_taking())))
+            finally:  # also after an error: that of an earlier example is the one to name
+                while waiting:
+                    add_made()
 
     def as_dataset(self, split: Any = None, **options: Any) -> Any:
         """The dataset of a split expression, or a structure of them; see `load`.

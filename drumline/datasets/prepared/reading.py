@@ -38,6 +38,7 @@ from drumline.datasets.prepared.decoders import (
     decoders_by_path,
 )
 from drumline.datasets.prepared.directories import Folder, PreparedDataError
+from drumline.datasets.prepared.writing import RECORD_OVERHEAD
 from drumline.datasets.split_expression import AbstractSplit, resolve_split
 
 _CYCLE_LENGTH, _BLOCK_LENGTH = 16, 16
@@ -61,6 +62,14 @@ class FileInstruction:
     take: int
     examples_in_shard: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is read to the end."""
+        return self.skip + self.take == self.examples_in_shard
+
+
+_MOST_KEPT = 250 << 20
+
 
 @dataclasses.dataclass(frozen=True)
 class ReadConfig:
@@ -68,7 +77,8 @@ class ReadConfig:
 
     Attributes:
         options: of the dataset.
-        try_autocache: accepted as in TFDS, without effect: use ``Dataset.cache``.
+        try_autocache: whether decoded examples are kept in memory, for later epochs, if all files
+            of the dataset have at most 250 MiB and are not shuffled for each epoch.
         repeat_filenames: whether files are read again and again, without end.
         add_tfds_id: whether examples have a feature ``tfds_id``: the file's name and the number.
         shuffle_seed: of the order of files that are shuffled.
@@ -174,7 +184,7 @@ class PreparedReader:
                 f"{self._folder.path}: the split {str(split)!r} of {self._info.full_name} has no "
                 "examples"
             )
-        self._check_files(instructions)
+        self._check_files(instructions, config)
         sort = config.experimental_interleave_sort_fn
         if sort is not None:
             instructions = list(sort(instructions))
@@ -188,6 +198,10 @@ class PreparedReader:
         if config.assert_cardinality and not config.repeat_filenames:
             records = records.assert_cardinality(sum(each.take for each in instructions))
         decoded = self._decoded(records, decoders, config, as_supervised)
+        if self._is_kept(config, shuffle_files, len(instructions)):
+            decoded = decoded.cache()
+        if not config.skip_prefetch:
+            decoded = decoded.prefetch(AUTOTUNE)
         return decoded if config.options is None else decoded.with_options(config.options)
 
     def instructions(self, split: str | AbstractSplit) -> list[FileInstruction]:
@@ -242,19 +256,33 @@ class PreparedReader:
             "with file_format='tfrecord' or 'array_record'"
         )
 
-    def _check_files(self, instructions: Sequence[FileInstruction]) -> None:
+    def _check_files(self, instructions: Sequence[FileInstruction], config: ReadConfig) -> None:
         there = self._listed()
         for each in instructions:
             name = os.path.relpath(each.filename, self._folder.path)
             if "://" in each.filename:
                 name = posixpath.basename(each.filename)
             if self._is_there(name, there):
+                if config.assert_cardinality:
+                    self._check_size(each)
                 continue
             found = sum(1 for other in there if not other.endswith((".json", ".txt")))
             raise FileNotFoundError(
                 f"{each.filename} is not there: it is one of the files of "
                 f"{self._info.full_name}, of which {self._folder.path} holds {found}. Copy it, or "
                 "prepare the data again"
+            )
+
+    def _check_size(self, instruction: FileInstruction) -> None:
+        """Refuse a local file that is too short for its examples, whichever of them are read."""
+        path, examples = instruction.filename, instruction.examples_in_shard
+        if "://" in path or self._info.file_format != "tfrecord":
+            return
+        size = os.path.getsize(path)
+        if size < RECORD_OVERHEAD * examples:
+            raise PreparedDataError(
+                f"{path}: its {size} bytes are too few for the {examples} examples that "
+                "dataset_info.json says. Copy it again, or prepare the data again"
             )
 
     def _of_worker(
@@ -298,7 +326,8 @@ class PreparedReader:
             [posixpath.basename(each.filename).encode() for each in instructions], object
         )
         skip = np.array([each.skip for each in instructions], np.int64)
-        take = np.array([each.take for each in instructions], np.int64)
+        # A whole file is read to its end, where bytes may follow that are no record.
+        take = np.array([-1 if each.is_whole else each.take for each in instructions], np.int64)
         files = Dataset.from_tensor_slices((paths, names, skip, take))
         files = self._ordered(files, len(paths), config, shuffle_files)
         has_id = config.add_tfds_id
@@ -307,7 +336,7 @@ class PreparedReader:
             records = TFRecordDataset(path, buffer_size=buffer).skip(skip).take(take)
             if not has_id:
                 return records
-            numbers = Dataset.range(skip, skip + take)
+            numbers = Dataset.range(skip, 1 << 62)
             return Dataset.zip((records, numbers.map(lambda number: (name, number))))
 
         found = files.interleave(
@@ -388,8 +417,15 @@ class PreparedReader:
             found = records.map(decode, calls)
         else:
             found = records.map(lambda record: apply(operation, record), calls)
-        found = self._after(found, operation, features, by_path, keys)
-        return found if config.skip_prefetch else found.prefetch(AUTOTUNE)
+        return self._after(found, operation, features, by_path, keys)
+
+    def _is_kept(self, config: ReadConfig, shuffle_files: bool, files: int) -> bool:
+        """Return whether decoded examples are kept: where TFDS keeps them."""
+        again = config.shuffle_reshuffle_each_iteration is not False
+        is_shuffled = shuffle_files and again and files > 1
+        is_small = 0 < self._info.dataset_size <= _MOST_KEPT
+        endless = config.repeat_filenames
+        return config.try_autocache and is_small and not is_shuffled and not endless
 
     def _supervised_keys(self) -> Any:
         keys = self._info.supervised_keys
@@ -438,8 +474,7 @@ class PreparedReader:
 def _sliced(records: Dataset, instruction: FileInstruction) -> Dataset:
     if instruction.skip:
         records = records.skip(instruction.skip)
-    whole = instruction.skip + instruction.take == instruction.examples_in_shard
-    return records if whole else records.take(instruction.take)
+    return records if instruction.is_whole else records.take(instruction.take)
 
 
 def _with_id(record: Any, identity: Any) -> Any:

@@ -12,22 +12,26 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 
+from drumline._memory import available_bytes
 from drumline.data.storage.files.records import TFRecordWriter
 from drumline.data.storage.store.disk_errors import naming
 
 Key = str | bytes | int
 
-_OVERHEAD = 16
+_NUMPY = (np.ndarray, np.generic)
+
+RECORD_OVERHEAD = 16
 """Bytes that a TFRecord file has for each record besides the record."""
 
 _LEAST_SHARD, _LARGEST_SHARD = 64 << 20, 1 << 30
 _MOST_SHARDS = 1024
-_HELD_BYTES = 256 << 20
+_LEAST_HELD, _MOST_HELD = 256 << 20, 1 << 30
 _HEAD = struct.Struct("<16sQQ")
 _MARK = "incomplete.drumline-"
 
@@ -43,7 +47,7 @@ def number_of_shards(nbytes: int, examples: int) -> int:
         nbytes: of all records.
         examples: how many there are.
     """
-    total = nbytes + examples * _OVERHEAD
+    total = nbytes + examples * RECORD_OVERHEAD
     most, least = total // _LEAST_SHARD, total // _LARGEST_SHARD
     if least > _MOST_SHARDS:
         return next(n for n in range(2 * _MOST_SHARDS, 1 << 40, _MOST_SHARDS) if n >= least)
@@ -60,15 +64,19 @@ class OrderedRecords:
         salt: what the hashes of keys begin with: the split's name.
         in_given_order: whether keys are numbers, by which records are ordered as they are.
         directory: for what is on disk.
-        held_bytes: how much is in memory.
+        held_bytes: how much is in memory; by default an eighth of what is left, from 256 MiB to
+            1 GiB.
     """
 
     def __init__(
-        self, salt: str, in_given_order: bool, directory: Path, held_bytes: int = _HELD_BYTES
+        self, salt: str, in_given_order: bool, directory: Path, held_bytes: int | None = None
     ) -> None:
         self._hash = hashlib.md5(salt.encode(), usedforsecurity=False)
         self._given_order = in_given_order
-        self._directory, self._most = directory, held_bytes
+        self._directory = directory
+        if held_bytes is None:
+            held_bytes = min(max(available_bytes() // 8, _LEAST_HELD), _MOST_HELD)
+        self._most = held_bytes
         self._held: list[tuple[bytes, int, bytes]] = []
         self._held_bytes = 0
         self._runs: list[IO[bytes]] = []
@@ -88,7 +96,7 @@ class OrderedRecords:
             self._write_run()
 
     def _place(self, key: Key) -> bytes:
-        if isinstance(key, np.ndarray | np.generic) and key.size == 1:
+        if isinstance(key, _NUMPY) and key.size == 1:
             key = key.item()
         if self._given_order:
             if isinstance(key, bool) or not isinstance(key, int) or not -(1 << 62) < key < 1 << 62:
@@ -104,11 +112,11 @@ class OrderedRecords:
         self._held.sort(key=lambda each: each[:2])
         with naming(self._directory):
             run = tempfile.TemporaryFile(dir=self._directory)  # noqa: SIM115
+            self._runs.append(run)  # to be closed, whatever happens
             for place, number, record in self._held:
                 run.write(_HEAD.pack(place, number, len(record)))
                 run.write(record)
             run.flush()
-        self._runs.append(run)
         self._held, self._held_bytes = [], 0
 
     def __iter__(self) -> Iterator[bytes]:
@@ -118,9 +126,12 @@ class OrderedRecords:
             DuplicateKeyError: two have the same key.
         """
         self._held.sort(key=lambda each: each[:2])
-        runs: list[Iterable[tuple[bytes, int, bytes]]] = [_read_run(run) for run in self._runs]
         before: tuple[bytes, int] | None = None
-        for place, number, record in heapq.merge(*runs, self._held, key=lambda each: each[:2]):
+        merged: Iterable[tuple[bytes, int, bytes]] = self._held
+        if self._runs:
+            runs = [*map(_read_run, self._runs), self._held]
+            merged = heapq.merge(*runs, key=lambda each: each[:2])
+        for place, number, record in merged:
             if before is not None and before[0] == place:
                 raise DuplicateKeyError(
                     f"the examples {before[1]} and {number} of the split have the same key: each "
@@ -197,15 +208,24 @@ def write_shards(
     ends = [round(records.count * i / count) for i in range(1, count + 1)]
     lengths = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     rest = iter(records)
-    for path, length in zip(paths(count), lengths, strict=True):
-        with naming(path):
-            writer = WRITERS[form](str(path))
-            try:
-                for _ in range(length):
-                    writer.write(next(rest))
-            finally:
-                writer.close()
-            _sync(path)
+    files = paths(count)
+    with ThreadPoolExecutor(1, "drumline-sync") as syncing:
+        synced: list[tuple[Path, Future[None]]] = []
+        for path, length in zip(files, lengths, strict=True):
+            with naming(path):
+                writer = WRITERS[form](str(path))
+                try:
+                    for _ in range(length):
+                        writer.write(next(rest))
+                finally:
+                    writer.close()
+                if path is files[-1]:
+                    _sync(path)
+                else:  # while the next one is written
+                    synced.append((path, syncing.submit(_sync, path)))
+        for path, done in synced:
+            with naming(path):
+                done.result()
     for _ in rest:
         raise AssertionError("more records than were counted")
     return lengths

@@ -10,21 +10,26 @@ import io
 import lzma
 import os
 import posixpath
+import queue
 import shutil
 import stat
 import struct
 import tarfile
+import threading
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from drumline._core import ByteReader
 from drumline.data.storage.store.disk_errors import naming
 from drumline.datasets.prepared.writing import complete_directory, locked
 
+_GZIP = b"\x1f\x8b"
+
 _PACKED: dict[bytes, Callable[..., Any]] = {
-    b"\x1f\x8b": gzip.open,
+    _GZIP: gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
 }
@@ -34,6 +39,12 @@ _PACKED: dict[bytes, Callable[..., Any]] = {
 class ArchiveError(ValueError):
     """A file is no archive, is damaged, or would write outside of its directory."""
 
+
+_LARGE = 4 << 20
+"""Bytes of a compressed archive that is worth a thread."""
+
+_CHUNK, _CHUNKS = 1 << 20, 4
+_TAR_BYTES = 64 << 10
 
 _DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
@@ -60,6 +71,12 @@ class _Contents(io.RawIOBase):
             raise _damaged(self._archive, error) from error
         buffer[: len(read)] = read
         return len(read)
+
+    def readall(self) -> bytes:
+        try:
+            return self._contents.read()
+        except _DAMAGED as error:
+            raise _damaged(self._archive, error) from error
 
 
 def _damaged(archive: Path, error: BaseException) -> BaseException:
@@ -100,13 +117,17 @@ def iter_archive(path: str | os.PathLike[str]) -> Iterator[tuple[str, IO[bytes]]
         ArchiveError: the file is damaged or no archive.
         FileNotFoundError: there is no such file.
     """
-    archive = Path(path)
+    yield from _members(Path(path), [])
+
+
+def _members(archive: Path, links: list[tarfile.TarInfo]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files of an archive; its links are put into a list."""
     with archive.open("rb") as file:
         start = file.read(512)
     if start.startswith(b"PK"):
         members = _of_zip(archive)
     elif _is_tar(archive):
-        members = _of_tar(archive)
+        members = _of_tar(archive, links)
     else:
         opened = _opener(start)
         if opened is None:
@@ -166,7 +187,7 @@ def iter_inner_tar(
     Raises:
         ArchiveError: it is damaged or no archive.
     """
-    yield from _checked(_of_tar(Path(name), contents), Path(name))
+    yield from _checked(_of_stream(Path(name), contents, []), Path(name))
 
 
 def read_members(path: str | os.PathLike[str], *names: str) -> list[bytes]:
@@ -222,14 +243,90 @@ def _has_sum(block: bytes) -> bool:
     return stored == sum(block[:148]) + 8 * 32 + sum(block[156:])
 
 
-def _of_tar(archive: Path, contents: IO[bytes] | None = None) -> Iterator[tuple[str, IO[bytes]]]:
-    place = archive if contents is None else None
-    with tarfile.open(place, "r|*", fileobj=contents) as members:
+def _decompressed(file: IO[bytes], start: bytes) -> Any:
+    """Return what reads the contents of a compressed file, which is not buffered."""
+    if start.startswith(_GZIP):
+        return ByteReader(file.fileno(), "GZIP", _CHUNK)
+    opened = _opener(start)
+    assert opened is not None
+    return opened(file, "rb")
+
+
+class _ReadAhead:
+    """The decompressed bytes of a file, which a thread reads ahead.
+
+    Args:
+        file: which is read by its descriptor.
+        start: how it begins.
+    """
+
+    def __init__(self, file: IO[bytes], start: bytes) -> None:
+        self._read = _decompressed(file, start).read
+        self._chunks: queue.Queue[bytes | BaseException] = queue.Queue(_CHUNKS)
+        self._stopped = threading.Event()
+        self._held, self._at = b"", 0
+        self._thread = threading.Thread(target=self._run, name="drumline-archive", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        chunk: bytes | BaseException = b" "
+        while chunk and not isinstance(chunk, BaseException):
+            try:
+                chunk = self._read(_CHUNK)
+            except Exception as error:
+                chunk = error
+            self._chunks.put(chunk)
+            if self._stopped.is_set():
+                return
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes, none at the end."""
+        if self._at == len(self._held):
+            chunk = self._chunks.get()
+            if not chunk or isinstance(chunk, BaseException):
+                self._chunks.put(chunk)  # for whoever asks again
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                return b""
+            self._held, self._at = chunk, 0
+        part = self._held[self._at : self._at + size]
+        self._at += len(part)
+        return part
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Empty):
+                self._chunks.get(timeout=0.01)
+        self._thread.join()
+
+
+def _of_tar(archive: Path, links: list[tarfile.TarInfo]) -> Iterator[tuple[str, IO[bytes]]]:
+    with archive.open("rb", buffering=0) as file:
+        start = file.read(8)
+        file.seek(0)
+        if _opener(start) is None or archive.stat().st_size < _LARGE:
+            yield from _of_stream(archive, file, links)
+            return
+        ahead = _ReadAhead(file, start)
+        try:
+            yield from _of_stream(archive, ahead, links)
+        finally:
+            ahead.close()
+
+
+def _of_stream(
+    archive: Path, stream: Any, links: list[tarfile.TarInfo]
+) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(fileobj=stream, mode="r|*", bufsize=_TAR_BYTES) as members:
         for member in members:
             if member.isfile():
                 file = members.extractfile(member)
                 assert file is not None
                 yield safe_name(member.name, archive), file
+            elif member.issym() or member.islnk():
+                links.append(member)
 
 
 def _of_zip(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
@@ -266,9 +363,10 @@ def extract(path: Path, directory: Path) -> Path:
     with locked(directory.with_name(f".{directory.name}.lock")):
         if not directory.is_dir():
             with complete_directory(directory) as place:
-                for name, contents in iter_archive(path):
+                links: list[tarfile.TarInfo] = []
+                for name, contents in _members(path, links):
                     _write(contents, place / name)
-                _copy_links(path, place)
+                _copy_links(path, place, links)
     return directory
 
 
@@ -279,14 +377,7 @@ def _write(contents: IO[bytes], target: Path) -> None:
             shutil.copyfileobj(contents, file, 1 << 20)
 
 
-def _copy_links(path: Path, place: Path) -> None:
-    if not _is_tar(path):
-        return
-    try:
-        with tarfile.open(path, "r:*") as members:
-            links = [member for member in members if member.issym() or member.islnk()]
-    except _DAMAGED as error:
-        raise _damaged(path, error) from error
+def _copy_links(path: Path, place: Path, links: list[tarfile.TarInfo]) -> None:
     for link in links:
         base = "" if link.islnk() else posixpath.dirname(link.name)
         if link.linkname.startswith("/"):

@@ -9,10 +9,12 @@ import hashlib
 import http.client
 import json
 import os
+import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,7 +39,13 @@ class _BrokenOffError(Exception):
     """The connection ended early: what follows is asked for again."""
 
 
-def fetch(resource: Resource, path: Path, progress: ProgressBars, first_wait: float = 1.0) -> None:
+def fetch(
+    resource: Resource,
+    path: Path,
+    progress: ProgressBars,
+    first_wait: float = 1.0,
+    stopped: threading.Event | None = None,
+) -> None:
     """Download a file to a path, unless it is there; what is there is whole.
 
     A part that an earlier attempt, or process, left is continued if the server says that the file
@@ -48,8 +56,10 @@ def fetch(resource: Resource, path: Path, progress: ProgressBars, first_wait: fl
         path: where to.
         progress: for a bar.
         first_wait: seconds before the second attempt; it doubles for each later one.
+        stopped: is set when the file is not wanted any more.
 
     Raises:
+        CancelledError: that happened; what was downloaded is kept.
         DownloadError: the server refuses, breaks off again and again, gives a page of HTML, or the
             file has another size or checksum; the message says which and what to do.
         OSError: the disk is full, or the file cannot be written.
@@ -62,7 +72,7 @@ def fetch(resource: Resource, path: Path, progress: ProgressBars, first_wait: fl
         if path.exists():  # another process was quicker
             return
         with progress.task(resource.filename, resource.size) as task:
-            _Download(resource, path, task).run(first_wait)
+            _Download(resource, path, task, stopped or threading.Event()).run(first_wait)
 
 
 @contextlib.contextmanager
@@ -79,13 +89,18 @@ def _locked(path: Path) -> Iterator[None]:
 class _Download:
     """One file on its way."""
 
-    def __init__(self, resource: Resource, path: Path, task: ProgressTask) -> None:
+    def __init__(
+        self, resource: Resource, path: Path, task: ProgressTask, stopped: threading.Event
+    ) -> None:
         self._resource, self._path, self._task = resource, path, task
+        self._stopped = stopped
         self._part = path.with_name(path.name + ".part")
         self._state = path.with_name(path.name + ".part.json")
 
     def run(self, wait: float) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
+            if self._stopped.is_set():
+                raise CancelledError(f"{self._resource.url}: the download was stopped")
             before = self._held()
             try:
                 self._attempt()
@@ -97,7 +112,7 @@ class _Download:
                         "next attempt continues behind them"
                     ) from None
                 moved = self._held() > before
-                time.sleep(min(getattr(error, "wait", None) or wait, _LONGEST_WAIT))
+                self._stopped.wait(min(getattr(error, "wait", None) or wait, _LONGEST_WAIT))
                 wait = wait if moved else wait * 2
         self._check()
         with naming(self._path):
@@ -201,6 +216,8 @@ class _Download:
                 chunk = response.read1(_CHUNK)
             except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
                 raise _BrokenOffError(f"the connection broke off ({error})") from None
+            if self._stopped.is_set():
+                raise CancelledError(f"{self._resource.url}: the download was stopped")
             if not chunk:
                 break
             if not done:
@@ -262,7 +279,16 @@ def _seconds(value: str | None) -> float | None:
         return None
 
 
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def sha256_of(path: Path, advance: Callable[[int], None] = lambda count: None) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits.
+
+    Args:
+        path: of the file.
+        advance: is called with how many further bytes were hashed.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            advance(len(chunk))
+    return digest.hexdigest()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +18,8 @@ from drumline.datasets.sources.progress import ProgressBars
 from drumline.datasets.sources.resource import Resource
 
 _AT_ONCE = 8
+_PATIENCE = 1.0
+"""Seconds for a thread to notice that it is to stop."""
 
 
 class DownloadManager:
@@ -27,6 +33,7 @@ class DownloadManager:
         name: of the dataset, for errors.
         resources: sizes and checksums by URL.
         instructions: how to get the files of `manual_dir`.
+        manual: sizes and checksums of these, where they are known.
     """
 
     def __init__(
@@ -36,11 +43,13 @@ class DownloadManager:
         name: str,
         resources: Mapping[str, Resource] | None = None,
         instructions: str | None = None,
+        manual: Iterable[Resource] = (),
     ) -> None:
         self.download_dir = download_dir.expanduser()
         self._manual_dir = manual_dir.expanduser()
         self._name, self._resources = name, dict(resources or {})
         self._instructions = instructions
+        self._manual = {resource.filename: resource for resource in manual}
         self.progress = ProgressBars()
         self.downloaded_size = 0
 
@@ -58,12 +67,18 @@ class DownloadManager:
     def manual_file(self, *names: str) -> Path:
         """Return the path of a file that cannot be downloaded, of the first name that is there.
 
+        Its size and SHA-256 are checked if they are known.
+
         Raises:
             FileNotFoundError: none is there; the message says how to get it.
+            DownloadError: it is another file.
         """
         for name in names:
             path = self.manual_dir / name
             if path.exists():
+                resource = self._manual.get(name)
+                if resource is not None and path.is_file():
+                    self._check(path, resource)
                 return path
         raise FileNotFoundError(self._how(f"{' or '.join(names)} is not in {self._manual_dir}"))
 
@@ -102,15 +117,46 @@ class DownloadManager:
             return wanted.setdefault(resource, self._path_of(resource))
 
         paths = _mapped(place, url_or_urls)
-        with ThreadPoolExecutor(_AT_ONCE, "drumline-download") as pool:
-            running = [
-                pool.submit(fetch, resource, path, self.progress)
-                for resource, path in wanted.items()
-            ]
-            for each in running:
-                each.result()
+        self._fetch_all(wanted)
         self.downloaded_size += sum(path.stat().st_size for path in set(wanted.values()))
         return paths
+
+    def _fetch_all(self, wanted: Mapping[Resource, Path]) -> None:
+        """Download files in threads; after an error, or Ctrl-C, all of them stop.
+
+        They are daemons, so that nothing waits for a server that sends nothing.
+        """
+        waiting: deque[tuple[Future[None], Resource, Path]] = deque()
+        waiting.extend((Future(), resource, path) for resource, path in wanted.items())
+        results = [future for future, *_ in waiting]
+        stopped = threading.Event()
+
+        def run() -> None:
+            while not stopped.is_set():
+                try:
+                    future, resource, path = waiting.popleft()
+                except IndexError:
+                    return
+                try:
+                    fetch(resource, path, self.progress, stopped=stopped)
+                except BaseException as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(None)
+
+        threads = [
+            threading.Thread(target=run, name=f"drumline-download-{i}", daemon=True)
+            for i in range(min(_AT_ONCE, len(wanted)))
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            for each in results:
+                each.result()
+        finally:
+            stopped.set()
+            for thread in threads:
+                thread.join(_PATIENCE)
 
     def _resource(self, url: str) -> Resource:
         return self._resources.get(url) or Resource(url)
@@ -124,16 +170,37 @@ class DownloadManager:
         return self.download_dir / resource.cached_name
 
     def _check(self, path: Path, resource: Resource) -> None:
+        """Raise if a file that was put there by hand is another one.
+
+        What its SHA-256 is stands in a file beside it, with size and time of what was hashed.
+        """
         size = path.stat().st_size
         if resource.size is not None and size != resource.size:
             raise DownloadError(
                 f"{path}: it has {size:,} bytes, and {resource.size:,} are expected of "
                 f"{resource.url}: remove it, or put the whole file there"
             )
-        if resource.sha256 is not None and sha256_of(path) != resource.sha256:
+        if resource.sha256 is not None and self._sha256_of(path) != resource.sha256:
             raise DownloadError(
                 f"{path}: its SHA-256 is not that of {resource.url}, {resource.sha256}: remove it"
             )
+
+    def _sha256_of(self, path: Path) -> str:
+        found = path.stat()
+        seen = {"size": found.st_size, "mtime_ns": found.st_mtime_ns}
+        record = path.with_name(f".{path.name}.sha256.json")
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            known = json.loads(record.read_text())
+            if {name: known[name] for name in seen} == seen:
+                return str(known["sha256"])
+        with self.progress.task(f"checking {path.name}", found.st_size) as task:
+            digest = sha256_of(path, task.advance)
+        # Where nothing can be written, as on a shared disk, it is hashed again the next time.
+        with contextlib.suppress(OSError):
+            written = record.with_name(f"{record.name}.{os.getpid()}")
+            written.write_text(json.dumps({**seen, "sha256": digest}))
+            written.replace(record)
+        return digest
 
     def extract(self, path_or_paths: Any) -> Any:
         """Extract archives, and return the paths of their directories, in the same structure.

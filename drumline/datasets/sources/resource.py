@@ -52,7 +52,8 @@ class Resource:
 def listed(dataset: str) -> dict[str, Resource]:
     """The files of a dataset that is made here, by name, from ``downloads.tsv``.
 
-    Their URLs, sizes and checksums are those that TensorFlow Datasets records, where it has them.
+    Their URLs, sizes and checksums are those that TensorFlow Datasets records, where it has them;
+    `docs/data/named_datasets.md` says whose the others are.
     """
     return dict(_all_listed().get(dataset, {}))
 

@@ -10,6 +10,11 @@ from tests.datasets.builders.archives import Examples, Fabricated, tar, zipped
 
 _DEV = "http://data.statmt.org/wmt19/translation-task/dev.tgz"
 _WMT = "http://data.statmt.org/wmt"
+_WMT13 = {
+    "europarl_v7": ("europarl-v7", "training/europarl-v7"),
+    "commoncrawl": ("commoncrawl", "commoncrawl"),
+    "multiun": ("un", "un/undoc.2000"),
+}
 _COUNT = 3
 
 
@@ -49,9 +54,22 @@ class _Task:
     def texts(self, corpus: str, url: str, stem: str, split: str = "train") -> None:
         self.parallel(corpus, url, (stem + self.pair[0], stem + self.pair[1]), split)
 
-    def sgml(self, corpus: str, kinds: tuple[str, str], split: str) -> None:
+    def of_wmt13(self, *corpora: str) -> None:
+        """Write some of the corpora that were in most years."""
+        for corpus in corpora:
+            file, stem = _WMT13[corpus]
+            url = f"http://www.statmt.org/wmt13/training-parallel-{file}.tgz"
+            self.texts(corpus, url, f"{stem}.{self.pair[0]}-en.")
+
+    def news(self, version: str, year: str, folder: str) -> None:
+        url = f"{year}/training-parallel-nc-{version}.tgz"
+        stem = f"{folder}news-commentary-{version}.{self.pair[0]}-en."
+        self.texts(f"newscommentary_{version}", url, stem)
+
+    def sgml(self, corpus: str, split: str) -> None:
         pairs = self.said(corpus, split)
-        for k, kind in enumerate(kinds):
+        for k, kind in enumerate(("src", "ref")):
+            kind = f"{self.pair[0]}en-{kind}"
             tags = [f'<seg id="{i + 1}">{pair[k]}</seg>\n' for i, pair in enumerate(pairs)]
             content = f'<srcset setid="x">\n<doc>\n{"".join(tags)}</doc>\n</srcset>\n'
             name = f"dev/{corpus}-{kind}.{self.pair[k]}.sgm"
@@ -104,50 +122,24 @@ def _mode(url: str) -> str:
 def _wmt14_cs() -> Fabricated:
     task = _Task("cs")
     task.czeng(["1", "2"], ["1", "2"], "czeng_10")
-    base = "http://www.statmt.org/"
-    task.texts(
-        "europarl_v7",
-        f"{base}wmt13/training-parallel-europarl-v7.tgz",
-        "training/europarl-v7.cs-en.",
-    )
-    task.texts(
-        "commoncrawl", f"{base}wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.cs-en."
-    )
-    task.texts(
-        "newscommentary_v9",
-        f"{base}wmt14/training-parallel-nc-v9.tgz",
-        "training/news-commentary-v9.cs-en.",
-    )
+    task.of_wmt13("europarl_v7", "commoncrawl")
+    task.news("v9", "http://www.statmt.org/wmt14", "training/")
     task.texts("newstest2013", _DEV, "dev/newstest2013.", "validation")
-    task.sgml("newstest2014", ("csen-src", "csen-ref"), "test")
+    task.sgml("newstest2014", "test")
     return task.done()
 
 
 def _wmt14_fr() -> Fabricated:
     task = _Task("fr")
-    base = "http://www.statmt.org/"
-    for corpus, url, stem in (
-        (
-            "europarl_v7",
-            f"{base}wmt13/training-parallel-europarl-v7.tgz",
-            "training/europarl-v7.fr-en.",
-        ),
-        ("commoncrawl", f"{base}wmt13/training-parallel-commoncrawl.tgz", "commoncrawl.fr-en."),
-        ("multiun", f"{base}wmt13/training-parallel-un.tgz", "un/undoc.2000.fr-en."),
-        (
-            "newscommentary_v9",
-            f"{base}wmt14/training-parallel-nc-v9.tgz",
-            "training/news-commentary-v9.fr-en.",
-        ),
-    ):
-        task.texts(corpus, url, stem)
+    task.of_wmt13("europarl_v7", "commoncrawl", "multiun")
+    task.news("v9", "http://www.statmt.org/wmt14", "training/")
     first, second = task.lines("gigafren")
-    task.inside[f"{base}wmt10/training-giga-fren.tar"] = {
+    task.inside["http://www.statmt.org/wmt10/training-giga-fren.tar"] = {
         "giga-fren.release2.fixed.fr.gz": gzip.compress(first),
         "giga-fren.release2.fixed.en.gz": gzip.compress(second),
     }
     task.texts("newstest2013", _DEV, "dev/newstest2013.", "validation")
-    task.sgml("newstest2014", ("fren-src", "fren-ref"), "test")
+    task.sgml("newstest2014", "test")
     return task.done()
 
 
@@ -159,7 +151,7 @@ def _wmt14_hi() -> Fabricated:
         "wiki/hi-en/wiki-titles.hi-en": task.columns("wikiheadlines_hi", separator=" ||| ")
     }
     task.texts("newsdev2014", _DEV, "dev/newsdev2014.", "validation")
-    task.sgml("newstest2014", ("hien-src", "hien-ref"), "test")
+    task.sgml("newstest2014", "test")
     return task.done()
 
 
@@ -173,8 +165,8 @@ def _wmt15_fi() -> Fabricated:
     task.inside["http://www.statmt.org/wmt15/wiki-titles.tgz"] = {
         "wiki/fi-en/titles.fi-en": task.columns("wikiheadlines_fi", separator=" ||| ")
     }
-    task.sgml("newsdev2015", ("fien-src", "fien-ref"), "validation")
-    task.sgml("newstest2015", ("fien-src", "fien-ref"), "test")
+    task.sgml("newsdev2015", "validation")
+    task.sgml("newstest2015", "test")
     return task.done()
 
 
@@ -187,26 +179,20 @@ def _wmt16_ro() -> Fabricated:
     )
     url = "http://opus.nlpl.eu/download.php?f=SETIMES/v2/tmx/en-ro.tmx.gz"
     task.plain[url] = gzip.compress(task.tmx("setimes_2"))
-    task.sgml("newsdev2016", ("roen-src", "roen-ref"), "validation")
-    task.sgml("newstest2016", ("roen-src", "roen-ref"), "test")
+    task.sgml("newsdev2016", "validation")
+    task.sgml("newstest2016", "test")
     return task.done()
 
 
 def _wmt16_cs() -> Fabricated:
     task = _Task("cs")
-    base = "http://www.statmt.org/wmt13/training-parallel-"
-    task.texts("europarl_v7", f"{base}europarl-v7.tgz", "training/europarl-v7.cs-en.")
-    task.texts("commoncrawl", f"{base}commoncrawl.tgz", "commoncrawl.cs-en.")
-    task.texts(
-        "newscommentary_v11",
-        f"{_WMT}16/translation-task/training-parallel-nc-v11.tgz",
-        "training-parallel-nc-v11/news-commentary-v11.cs-en.",
-    )
+    task.of_wmt13("europarl_v7", "commoncrawl")
+    task.news("v11", f"{_WMT}16/translation-task", "training-parallel-nc-v11/")
     task.manual["czeng16pre.deduped-ignoring-sections.txt.gz"] = gzip.compress(
         task.columns("czeng_16pre", (1, 0))
     )
-    task.sgml("newstest2015", ("csen-src", "csen-ref"), "validation")
-    task.sgml("newstest2016", ("csen-src", "csen-ref"), "test")
+    task.sgml("newstest2015", "validation")
+    task.sgml("newstest2016", "test")
     return task.done()
 
 
@@ -216,18 +202,14 @@ def _wmt17_lv() -> Fabricated:
     task.texts("leta_v1", f"{base}leta.v1.tgz", "LETA-lv-en/leta.")
     task.texts("dcep_v1", f"{base}dcep.lv-en.v1.tgz", "dcep.en-lv/dcep.")
     task.texts("onlinebooks_v1", f"{base}books.lv-en.v1.tgz", "farewell/farewell.")
-    task.sgml("newsdev2017", ("lven-src", "lven-ref"), "validation")
-    task.sgml("newstest2017", ("lven-src", "lven-ref"), "test")
+    task.sgml("newsdev2017", "validation")
+    task.sgml("newstest2017", "test")
     return task.done()
 
 
 def _wmt17_zh() -> Fabricated:
     task = _Task("zh")
-    task.texts(
-        "newscommentary_v12",
-        f"{_WMT}17/translation-task/training-parallel-nc-v12.tgz",
-        "training/news-commentary-v12.zh-en.",
-    )
+    task.news("v12", f"{_WMT}17/translation-task", "training/")
     task.texts(
         "uncorpus_v1",
         "https://storage.googleapis.com/tfds-data/downloads/uncorpus/UNv1.0.en-zh.tar.gz",
@@ -241,8 +223,8 @@ def _wmt17_zh() -> Fabricated:
             members[f"{name}/{part}_en.txt"] = second
         url = f"ftp://cwmt-wmt:cwmt-wmt@nlp.nju.edu.cn/parallel/{name}.zip"
         task.plain[url] = task.manual[f"{name}.zip"] = zipped(members)
-    task.sgml("newsdev2017", ("zhen-src", "zhen-ref"), "validation")
-    task.sgml("newstest2017", ("zhen-src", "zhen-ref"), "test")
+    task.sgml("newsdev2017", "validation")
+    task.sgml("newstest2017", "test")
     return task.done()
 
 
@@ -256,8 +238,8 @@ def _wmt18_et() -> Fabricated:
     url = f"https://s3.amazonaws.com/web-language-models/paracrawl/release1/{stem}.tgz"
     task.texts("paracrawl_v1", url, f"{stem}.")
     task.texts("rapid_2016", f"{base}rapid2016.tgz", "rapid2016.en-et.")
-    task.sgml("newsdev2018", ("eten-src", "eten-ref"), "validation")
-    task.sgml("newstest2018", ("eten-src", "eten-ref"), "test")
+    task.sgml("newsdev2018", "validation")
+    task.sgml("newstest2018", "test")
     return task.done()
 
 
@@ -267,16 +249,12 @@ def _wmt19_cs() -> Fabricated:
     task.czeng(["1", "2"], ["1"], "czeng_17")
     url = "http://ufal.mff.cuni.cz/czeng/download.php?f=convert_czeng16_to_17.pl.zip"
     task.plain[url] = zipped({"convert_czeng16_to_17.pl": b"my %bad = map { 1 } qw{2 33\n44};\n"})
-    task.texts(
-        "commoncrawl",
-        "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
-        "commoncrawl.cs-en.",
-    )
+    task.of_wmt13("commoncrawl")
     _tsv(task, "europarl_v9", "http://www.statmt.org/europarl/v9/training/europarl-v9.cs-en")
     _tsv(task, "newscommentary_v14", _news14("cs-en"))
     _tsv(task, "wikititles_v1", "http://data.statmt.org/wikititles/v1/wikititles-v1.cs-en")
     _paracrawl3(task)
-    task.sgml("newstest2018", ("csen-src", "csen-ref"), "validation")
+    task.sgml("newstest2018", "validation")
     return task.done()
 
 
@@ -299,7 +277,7 @@ def _wmt19_kk() -> Fabricated:
     task = _Task("kk")
     _tsv(task, "newscommentary_v14", _news14("en-kk"), (1, 0))
     _tsv(task, "wikititles_v1", "http://data.statmt.org/wikititles/v1/wikititles-v1.kk-en")
-    task.sgml("newsdev2019", ("kken-src", "kken-ref"), "validation")
+    task.sgml("newsdev2019", "validation")
     return task.done()
 
 
@@ -310,7 +288,7 @@ def _wmt19_lt() -> Fabricated:
     _paracrawl3(task)
     url = "https://tilde-model.s3-eu-west-1.amazonaws.com/rapid2016.en-lt.tmx.zip"
     task.plain[url] = zipped({"rapid2016.en-lt.tmx": task.tmx("rapid_2016_ltfi")})
-    task.sgml("newsdev2019", ("lten-src", "lten-ref"), "validation")
+    task.sgml("newsdev2019", "validation")
     return task.done()
 
 
@@ -337,16 +315,10 @@ def wmt19_frde(*, swapped: bool = False) -> Fabricated:
 
 def _wmt_t2t() -> Fabricated:
     task = _Task("de")
-    base = "http://www.statmt.org/wmt13/training-parallel-"
-    task.texts("europarl_v7", f"{base}europarl-v7.tgz", "training/europarl-v7.de-en.")
-    task.texts("commoncrawl", f"{base}commoncrawl.tgz", "commoncrawl.de-en.")
-    task.texts(
-        "newscommentary_v13",
-        f"{_WMT}18/translation-task/training-parallel-nc-v13.tgz",
-        "training-parallel-nc-v13/news-commentary-v13.de-en.",
-    )
+    task.of_wmt13("europarl_v7", "commoncrawl")
+    task.news("v13", f"{_WMT}18/translation-task", "training-parallel-nc-v13/")
     task.texts("newstest2013", _DEV, "dev/newstest2013.", "validation")
-    task.sgml("newstest2014", ("deen-src", "deen-ref"), "test")
+    task.sgml("newstest2014", "test")
     return task.done()
 
 

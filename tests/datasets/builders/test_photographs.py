@@ -15,6 +15,7 @@ from drumline.datasets.features.connector import FeatureError
 from drumline.datasets.features.containers import VideoFeature
 from drumline.datasets.prepared import writing
 from drumline.datasets.sources.archives import ArchiveError
+from drumline.datasets.sources.download import DownloadError
 from tests.datasets.builders.archives import (
     Fabricated,
     jpeg,
@@ -22,13 +23,14 @@ from tests.datasets.builders.archives import (
     put_by_hand,
     put_ffmpeg,
     tar,
+    without_checksums,
     zipped,
 )
 from tests.datasets.builders.fabricated_photographs import PHOTOGRAPHS
 
 
 def imagenet(files: dict[str, bytes], root: Path) -> datasets.DatasetBuilder:
-    made = datasets.builder("imagenet2012", data_dir=root / "data")
+    made = without_checksums(datasets.builder("imagenet2012", data_dir=root / "data"))
     made.download_and_prepare(manual_dir=put_by_hand(Fabricated(files, {}), root))
     return made
 
@@ -81,6 +83,13 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         imagenet(stray, tmp_path)
 
 
+def test_an_archive_that_is_another_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ILSVRC2012_img_val.tar").write_bytes(tar({"other.JPEG": b"x"}, "w"))
+    made = datasets.builder("imagenet2012", data_dir=tmp_path / "data")
+    with pytest.raises(DownloadError, match=r"img_val\.tar: it has .* 6,744,924,160 are expected"):
+        made.download_and_prepare(manual_dir=tmp_path)
+
+
 def test_little_is_held_of_a_large_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """120 MB of photographs, of which 4 MB may be held to put them in order."""
     held = 4 << 20
@@ -95,13 +104,14 @@ def test_little_is_held_of_a_large_archive(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "manual" / "ILSVRC2012_img_train.tar").write_bytes(whole)
     size = len(whole)
     del whole, classes, photographs
-    made = datasets.builder("imagenet2012", data_dir=tmp_path / "data")
+    made = without_checksums(datasets.builder("imagenet2012", data_dir=tmp_path / "data"))
     tracemalloc.start()
     try:
         made.download_and_prepare(manual_dir=tmp_path / "manual", num_shards=4)
         prepared_with = tracemalloc.get_traced_memory()[1]
         tracemalloc.reset_peak()
-        options = {"decoders": {"image": datasets.SkipDecoding()}}
+        options: Any = {"decoders": {"image": datasets.SkipDecoding()}}
+        options["read_config"] = datasets.ReadConfig(try_autocache=False)  # as of more than 250 MB
         count = sum(1 for _ in made.as_dataset("train", **options).shuffle(16))
         read_with = tracemalloc.get_traced_memory()[1]
     finally:

@@ -40,7 +40,7 @@ FEATURES: dict[str, Any] = {
 }
 
 
-def write(root: Path, lengths: dict[str, list[int]], **more: Any) -> Path:
+def write(root: Path, lengths: dict[str, list[int]], nbytes: int = 100, **more: Any) -> Path:
     """Write a prepared dataset of numbers, as TFDS lays it out, and return its directory."""
     place = root / "numbers" / "1.0.0"
     place.mkdir(parents=True)
@@ -52,7 +52,7 @@ def write(root: Path, lengths: dict[str, list[int]], **more: Any) -> Path:
             {
                 "name": split,
                 "shardLengths": [str(length) for length in shards],
-                "numBytes": "100",
+                "numBytes": str(nbytes),
                 "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
             }
             for split, shards in lengths.items()
@@ -193,6 +193,68 @@ def test_a_cut_file_is_named_with_the_place(tmp_path: Path) -> None:
     cut.write_bytes(content[: len(content) // 4])  # one whole record
     with pytest.raises(Exception, match="4"):
         list(datasets.builder_from_directory(place).as_dataset("train"))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "nbytes", "options", "kept"),
+    [
+        ([4], 1000, {}, True),
+        ([2, 2], 1000, {}, True),
+        ([2, 2], 250 << 20, {"add_tfds_id": True}, True),
+        ([2, 2], (250 << 20) + 1, {}, False),
+        ([2, 2], 0, {}, False),
+        ([4], 1000, {"try_autocache": False}, False),
+        ([4], 1000, {"shuffle_files": True}, True),
+        ([2, 2], 1000, {"shuffle_files": True}, False),
+        (
+            [2, 2],
+            1000,
+            {"shuffle_files": True, "shuffle_reshuffle_each_iteration": False},
+            True,
+        ),
+        ([2, 2], 1000, {"repeat_filenames": True}, False),
+    ],
+)
+def test_small_data_are_kept_in_memory_as_tfds_does(
+    tmp_path: Path, lengths: list[int], nbytes: int, options: dict[str, Any], kept: bool
+) -> None:
+    """What a first epoch read is there in the second, though the files are gone."""
+    place = write(tmp_path, {"train": lengths}, nbytes=nbytes)
+    shuffle = options.pop("shuffle_files", False)
+    made = datasets.builder_from_directory(place)
+    config = datasets.ReadConfig(**options)
+    dataset = made.as_dataset("train", shuffle_files=shuffle, read_config=config)
+    assert ("cache" in dataset.explain()) == kept
+    if options.get("repeat_filenames"):
+        return
+    first = numbers(dataset)
+    for file in place.glob("*.tfrecord*"):
+        file.unlink()
+    if kept:
+        assert numbers(dataset) == first
+    else:
+        with pytest.raises(OSError, match="tfrecord"):
+            numbers(dataset)
+
+
+@pytest.mark.parametrize("lengths", [[4], [2, 2]])
+@pytest.mark.parametrize("add_tfds_id", [False, True])
+def test_bytes_behind_the_last_record_are_named(
+    tmp_path: Path, lengths: list[int], add_tfds_id: bool
+) -> None:
+    place = write(tmp_path, {"train": lengths})
+    last = place / f"numbers-train.tfrecord-{len(lengths) - 1:05}-of-{len(lengths):05}"
+    content = last.read_bytes()
+    options: Any = {"read_config": datasets.ReadConfig(add_tfds_id=add_tfds_id)}
+    made = datasets.builder_from_directory(place)
+    for extra in (b"x", bytes(16), b"x" * 40):
+        last.write_bytes(content + extra)
+        with pytest.raises(DataLossError, match=rf"{last}: .*byte {len(content):,}"):
+            list(made.as_dataset("train", **options))
+    assert len(list(made.as_dataset("train[:1]", **options))) == 1
+    last.write_bytes(content + content)
+    with pytest.raises(ValueError, match="4 elements were expected, there are at least 5"):
+        list(made.as_dataset("train", **options))
 
 
 def test_other_formats_are_refused_by_name(tmp_path: Path) -> None:
@@ -428,3 +490,24 @@ def test_a_damaged_record_is_an_error_after_the_good_ones(
     assert plain(next(found)["x"]) == plain(next(found)["x"])
     with pytest.raises(ValueError, match=message):
         next(found)
+
+
+@pytest.mark.parametrize("split", ["train", "train[2:]"])
+def test_a_file_that_is_too_short_is_named_whatever_is_read(tmp_path: Path, split: str) -> None:
+    class Few(datasets.GeneratorBasedBuilder):
+        VERSION = "1.0.0"
+
+        def _info(self) -> datasets.DatasetInfo:
+            return self.dataset_info(features={"x": np.int64})
+
+        def _split_generators(self, dl_manager: Any) -> Any:
+            return {"train": ((i, {"x": i}) for i in range(4))}
+
+    builder = Few(data_dir=tmp_path)
+    builder.download_and_prepare()
+    path = builder.data_dir / "few-train.tfrecord-00000-of-00001"
+    path.write_bytes(b"")
+    with pytest.raises(datasets.PreparedDataError, match=f"{path}: its 0 bytes are too few for"):
+        builder.as_dataset(split)
+    lenient = datasets.ReadConfig(assert_cardinality=False)
+    assert list(builder.as_dataset("train", read_config=lenient)) == []

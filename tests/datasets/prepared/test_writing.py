@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import os
 import threading
 from pathlib import Path
@@ -13,6 +15,8 @@ import pytest
 
 from drumline import datasets
 from drumline.datasets.features import FeatureError
+from drumline.datasets.features.stored_values import ExampleEncoder
+from drumline.datasets.prepared import writing
 from drumline.datasets.prepared.generator import DeclaredConfig
 from drumline.datasets.prepared.writing import OrderedRecords, number_of_shards
 
@@ -62,6 +66,24 @@ def test_several_files_and_fewer_examples(tmp_path: Path) -> None:
     made.download_and_prepare(num_shards=3, max_examples_per_split=10)
     assert made.info.splits["train"].shard_lengths == (3, 4, 3)
     assert sorted(values(made.as_dataset("train"))) == list(range(10))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_disk_that_is_full_when_a_file_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Files but the last are synced by a thread; what fails there is named, too."""
+    sync = writing._sync
+
+    def full(path: Path) -> None:
+        if f"-0000{number}-of-" in path.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(path)
+
+    monkeypatch.setattr(writing, "_sync", full)
+    with pytest.raises(OSError, match=f"free space .*train.tfrecord-0000{number}-of-00003"):
+        Squares(data_dir=tmp_path).download_and_prepare(num_shards=3)
+    assert left(tmp_path / "squares") == []
 
 
 def test_records_on_disk_come_in_the_same_order(tmp_path: Path) -> None:
@@ -117,6 +139,114 @@ def test_a_bad_example_is_named_and_nothing_stays(
     assert left(tmp_path / "bad") == [] and not Bad(data_dir=tmp_path).is_prepared
 
 
+def test_a_bad_picture_among_many_is_named(tmp_path: Path) -> None:
+    """Pictures are encoded for many examples at once; sequences have several."""
+
+    class Frames(datasets.GeneratorBasedBuilder):
+        VERSION = "1.0.0"
+        bad, end = 300, 400
+
+        def _info(self) -> datasets.DatasetInfo:
+            picture = datasets.features.Image((None, None, None), np.uint8)
+            several = datasets.features.Sequence(picture)
+            return self.dataset_info(features={"one": picture, "several": several})
+
+        def _split_generators(self, dl_manager: Any) -> Any:
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self) -> Any:
+            pixels = np.zeros((2, 3, 1), np.uint8)
+            for n in range(self.end):
+                pixels[:] = n % 251  # a generator may use its array again
+                last = np.zeros((2, 3, 7), np.uint8) if n == self.bad else pixels
+                yield f"key{n}", {"one": pixels, "several": [pixels + 1, last]}
+
+    class Good(Frames):
+        bad = -1
+
+    class Later(Frames):
+        """What fails later, while the picture is encoded, is not what is named."""
+
+        end = 1100
+
+        def _generate_examples(self) -> Any:
+            yield from super()._generate_examples()
+            raise RuntimeError("later")
+
+    made = Good(data_dir=tmp_path)
+    made.download_and_prepare()
+    found = sorted(
+        tuple(int(each.max()) for each in (example["one"], *example["several"]))
+        for example in made.as_dataset("train")
+    )
+    assert found == sorted((n % 251, n % 251 + 1, n % 251) for n in range(400))
+    with pytest.raises(FeatureError, match=r"frames: split 'train', example 'key300': .*channels"):
+        Frames(data_dir=tmp_path).download_and_prepare()
+    assert left(tmp_path / "frames") == []
+    for end in (520, 1100):
+        Later.end = end
+        with pytest.raises(FeatureError, match=r"later: split 'train', example 'key300': "):
+            Later(data_dir=tmp_path).download_and_prepare()
+    Later.bad = -1
+    with pytest.raises(RuntimeError, match="later"):
+        Later(data_dir=tmp_path).download_and_prepare()
+    assert left(tmp_path / "later") == []
+
+
+def test_usual_values_are_stored_as_others_are() -> None:
+    """Python's own numbers, texts and arrays that fit take a shorter way to the same bytes."""
+    f = datasets.features
+    features = f.FeaturesDict(
+        {
+            "label": f.ClassLabel(names=["cat", "dog"]),
+            "text": f.Text(),
+            "byte": np.uint8,
+            "number": np.int64,
+            "image": f.Image((2, 3, 1)),
+            "file": f.Image(),
+        }
+    )
+    pixels = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
+    usual = {
+        "label": "dog",
+        "text": "\xe4",
+        "byte": 255,
+        "number": -(1 << 63),
+        "image": pixels,
+        "file": b"GIF8",
+    }
+    others = {
+        "label": np.int64(1),
+        "text": np.array("\xe4", object),
+        "byte": np.array(255, np.uint8),
+        "number": np.array(-(1 << 63)),
+        "image": pixels.view(np.recarray),
+        "file": io.BytesIO(b"GIF8"),
+    }
+    encoder = ExampleEncoder(features)
+    assert encoder._quick_row(usual) and not encoder._quick_row(others)
+    encoder.add({**usual, "image": (own := pixels.copy())})
+    own[:] = 0  # a generator may use its array again
+    assert encoder.take() == [encoder.encode(others)]
+    for bad in ({"byte": 256}, {"byte": -1}, {"label": 2}, {"label": -2}, {"label": "cow"}):
+        (name,) = bad
+        with pytest.raises(FeatureError, match=f"feature {name!r}: "):
+            encoder.add({**usual, **bad})
+    for value in (pixels[1:], pixels.astype(np.int8), pixels.astype(">u2")):
+        with pytest.raises(FeatureError, match="feature 'image': the array is "):
+            encoder.add({**usual, "image": value})
+    with pytest.raises(FeatureError, match="feature 'text': .*surrogates"):
+        encoder.add({**usual, "text": "\ud800"})
+    assert len(encoder.take()) == 0
+
+    class Upper(f.Text):
+        def encode(self, value: Any) -> dict[str, Any]:
+            return super().encode(value.upper())
+
+    upper, plain = (ExampleEncoder(f.FeaturesDict({"text": each()})) for each in (Upper, f.Text))
+    assert upper.encode({"text": "a"}) == plain.encode({"text": "A"})
+
+
 def test_what_breaks_off_leaves_nothing_that_is_taken_as_whole(tmp_path: Path) -> None:
     class Broken(Squares):
         def _generate_examples(self, count: int) -> Any:
@@ -165,6 +295,8 @@ def test_the_number_of_files() -> None:
     assert number_of_shards(10 * mib, 1000) == 1
     assert number_of_shards(130 * mib, 1000) == 2
     assert number_of_shards(130 * mib, 1) == 1
+    assert number_of_shards(128 * mib - 16_000, 999) == 1  # a file has 16 bytes more for each
+    assert number_of_shards(128 * mib - 16_000, 1000) == 2
     assert number_of_shards(1 << 37, 10**6) == 1024
     assert number_of_shards(1 << 42, 10**7) == 4096
 

@@ -7,13 +7,16 @@ import gzip
 import io
 import lzma
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumline.datasets.sources import archives
 from drumline.datasets.sources.archives import (
     ArchiveError,
     extract,
@@ -121,6 +124,37 @@ def test_a_damaged_archive_is_an_error(tmp_path: Path, kind: str) -> None:
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(ArchiveError, match="neither a tar nor a zip archive"):
         extract(path, tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["w:gz", "w:bz2", "w:xz"])
+def test_a_large_archive_is_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """By a thread, which ends with the loop: at the end, before it, or at what is damaged."""
+    monkeypatch.setattr(archives, "_LARGE", 1 << 16)
+    files = {f"f{i}": np.random.default_rng(i).bytes(100_000 + i) for i in range(60)}
+    path = tar(tmp_path / "x", kind, files)
+    assert {name: contents.read() for name, contents in iter_archive(path)} == files
+
+    def ends() -> bool:
+        return not [each for each in threading.enumerate() if each.name == "drumline-archive"]
+
+    assert ends()
+    members = iter_archive(path)
+    name, contents = next(members)
+    assert contents.read(7) == files[name][:7] and not ends()
+    members.close()
+    assert ends()
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    found = {}
+
+    def read_all() -> None:
+        found.update((name, contents.read()) for name, contents in iter_archive(path))
+
+    with pytest.raises(ArchiveError, match=f"{path}: the archive is damaged or cut off"):
+        read_all()
+    assert ends() and len(found) > 10 and all(files[name] == each for name, each in found.items())
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"", b"PK\x03\x04", b"\x1f\x8b\x08", b"BZh9"]))

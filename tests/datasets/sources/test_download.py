@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from drumline import datasets
 from drumline.datasets.sources import download
 from drumline.datasets.sources.download import DownloadError, fetch
 from drumline.datasets.sources.manager import DownloadManager
@@ -284,6 +285,52 @@ def test_files_that_cannot_be_downloaded_are_named(tmp_path: Path) -> None:
         manager.manual_file("a.tar", "b.tar")
     (tmp_path / "manual" / "b.tar").write_bytes(b"")
     assert manager.manual_file("a.tar", "b.tar").name == "b.tar"
+
+
+def test_files_that_were_put_there_by_hand_are_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = Resource("http://127.0.0.1:9/x/a.tar", len(CONTENT), DIGEST)
+    manager = DownloadManager(tmp_path, tmp_path, "x", manual=[resource])
+    path = tmp_path / "a.tar"
+    hashed: list[int] = []
+
+    def sha256_of(path: Path, advance: Callable[[int], None]) -> str:
+        counts: list[int] = []
+        digest = download.sha256_of(path, counts.append)
+        hashed.append(sum(counts))
+        return digest
+
+    monkeypatch.setattr("drumline.datasets.sources.manager.sha256_of", sha256_of)
+    path.write_bytes(CONTENT)
+    for _ in range(3):
+        assert manager.manual_file("a.tar") == path
+    assert hashed == [len(CONTENT)]
+    (tmp_path / ".a.tar.sha256.json").write_text("{")  # damaged: hashed again
+    manager.manual_file("a.tar")
+    assert len(hashed) == 2
+    path.write_bytes(CONTENT[:-1] + b"x")
+    os.utime(path, ns=(1, 1))
+    for _ in range(2):
+        with pytest.raises(DownloadError, match=r"a\.tar: its SHA-256 is not that of"):
+            manager.manual_file("a.tar")
+    assert len(hashed) == 3
+    path.write_bytes(CONTENT[:-1])
+    with pytest.raises(DownloadError, match="has 1,048,575 bytes"):
+        manager.manual_file("a.tar")
+    (tmp_path / "folder").mkdir()
+    assert manager.manual_file("folder").is_dir()
+
+
+def test_what_has_no_checksum_says_so(tmp_path: Path) -> None:
+    known, unknown = (datasets.builder(each, data_dir=tmp_path) for each in ("cifar10", "esc50"))
+    assert not any("checksum" in note for note in known.info.notes)
+    assert "No checksum is known of ESC-50-master.zip" in unknown.info.notes[-1]
+    both = datasets.builder("imagenet2012", data_dir=tmp_path)
+    assert [each.size for each in both.MANUAL_RESOURCES.values()] == [  # type: ignore[attr-defined]
+        147_897_477_120,
+        6_744_924_160,
+    ]
 
 
 def test_other_schemes_are_refused() -> None:
