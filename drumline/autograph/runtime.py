@@ -639,7 +639,11 @@ def _merged(text: str, a: _Trace, b: _Trace, name: Any, line: int, values: Tenso
             if values.started(empty.unflatten(()), full.unflatten(avals)) is not None:
                 pairs = [(NOTHING, x) if trace is b else (x, NOTHING) for x in kept]
                 return _Tree(full, list(zip(pairs, avals, strict=True)))
-        raise TypeError(_differs(text, line, str(tree_a), str(tree_b)))
+        forms = [
+            tree.unflatten([_aval(leaf, trace) for leaf in leaves])
+            for tree, leaves, trace in ((tree_a, leaves_a, a), (tree_b, leaves_b, b))
+        ]
+        raise values.unlike(_differs(text, line, str(tree_a), str(tree_b)), *forms)
     if len(leaves_a) == 1 and tree_a == jax.tree.structure(0) and _same(leaves_a[0], leaves_b[0]):
         return leaves_a[0]
     pairs = []
@@ -652,7 +656,8 @@ def _merged(text: str, a: _Trace, b: _Trace, name: Any, line: int, values: Tenso
         if first.shape != second.shape or (
             first.dtype != second.dtype and not (first.weak_type or second.weak_type)
         ):
-            raise TypeError(_differs(text, line, first.str_short(), second.str_short()))
+            reason = _differs(text, line, first.str_short(), second.str_short())
+            raise values.unlike(reason, first, second)
         dtype = first.dtype if not first.weak_type else second.dtype
         if first.weak_type != second.weak_type or first.weak_type:
             dtype = jnp.result_type(first, second)
@@ -703,7 +708,8 @@ def _settled(
         if start is not None and jax.tree.structure(start) == treedef:
             return treedef, [jnp.asarray(leaf) for leaf in jax.tree.leaves(start)]
     if treedef != current[0] or None in avals:
-        raise TypeError(_changes(text, line, str(current[0]), str(treedef)))
+        forms = jax.tree.unflatten(*current), treedef.unflatten(avals)
+        raise values.unlike(_changes(text, line, str(current[0]), str(treedef)), *forms)
     leaves, changed = [], False
     for leaf, aval in zip(current[1], avals, strict=True):
         fits = leaf.shape == aval.shape and leaf.dtype == aval.dtype

@@ -78,6 +78,17 @@ class TensorKind:
         """
         return TypeError(reason)
 
+    def unlike(self, reason: str, one: Any, other: Any) -> Exception:
+        """Return the error to raise where a branch or a step leaves a value of another form.
+
+        Args:
+            reason: what it is, where, and what to write in its place.
+            one: what one branch leaves, or what a name holds before a loop's step; a pytree with
+                shapes and dtypes in the place of arrays.
+            other: what the other branch or the step leaves.
+        """
+        return TypeError(reason)
+
     def replaced(self, function: Any) -> Any:
         """Return what is called in the place of a function, as of ``range`` over traced limits."""
         return _BUILTINS.get(function, function) if type(function) in _KINDS else function

@@ -193,6 +193,87 @@ def stores(tf):
     return [store(tf.constant(5)), store(tf.constant(1))]
 
 
+def growing(tf):
+    def long(*values):
+        return tf.constant(values, tf.int64)
+
+    @tf.function
+    def doubled(start, limit):
+        array = tf.TensorArray(tf.int64, size=0, dynamic_size=True)
+        array = array.write(0, start)
+        for i in tf.range(5):
+            last = array.stack()[-1] * 2
+            array = array.write(i + 1, last)
+            if last >= limit:
+                break
+        return array.stack()
+
+    @tf.function
+    def positive(values):
+        array = tf.TensorArray(tf.int64, size=0, dynamic_size=True)
+        for value in values:
+            if value > 0:
+                array = array.write(array.size(), value)
+        return array.stack()
+
+    @tf.function
+    def in_one_branch(x):
+        array = tf.TensorArray(tf.int64, size=2, element_shape=())
+        array = array.write(0, x)
+        if x > 0:
+            array = array.write(1, 2 * x)
+        return array.stack()
+
+    @tf.function
+    def returned_early(x):
+        array = tf.TensorArray(tf.int64, size=0, dynamic_size=True)
+        array = array.write(0, x)
+        if x > 0:
+            return array.stack()
+        array = array.write(1, 2 * x)
+        return array.stack()
+
+    @tf.function
+    def given_as_function(x):
+        array = tf.TensorArray(tf.int64, size=0, dynamic_size=True).write(0, x)
+        array = tf.cond(x > 0, lambda: array.write(1, x), lambda: array)
+        return array.stack()
+
+    found = [doubled(tf.constant(1, tf.int64), tf.constant(limit, tf.int64)) for limit in (7, 99)]
+    found.append(positive(long(1, -2, 3)))
+    for function in (in_one_branch, returned_early, given_as_function):
+        found += [function(tf.constant(x, tf.int64)) for x in (1, -1)]
+    return found
+
+
+def other_sizes(tf):
+    @tf.function
+    def assigned(x):
+        if tf.reduce_sum(x) > 0:
+            y = x[:1]
+        else:
+            y = x * 2
+            y = y + 1
+        return y
+
+    @tf.function
+    def returned(x):
+        if tf.reduce_sum(x) > 0:
+            return x[:1]
+        return x
+
+    @tf.function
+    def chosen(x):
+        return x[:1] if tf.reduce_sum(x) > 0 else x
+
+    @tf.function
+    def given_as_functions(x):
+        return tf.cond(tf.reduce_sum(x) > 0, lambda: x[:1], lambda: x)
+
+    functions = (assigned, returned, chosen, given_as_functions)
+    return [f(tf.constant(x)) for f in functions for x in ([1.0, 2.0], [-1.0, 0.0])]
+
+
 PROGRAMS = [
     conditions,
     cases,
@@ -206,4 +287,6 @@ PROGRAMS = [
     strings,
     python_values,
     stores,
+    growing,
+    other_sizes,
 ]

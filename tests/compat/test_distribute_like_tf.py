@@ -118,11 +118,22 @@ def merged(tf):
         tf.distribute.get_replica_context().merge_call(merge, args=(total, x))
         return x
 
+    def summed(inner, value, by_name):
+        return inner.reduce("SUM", value, axis=None) + inner.reduce("MEAN", by_name, axis=None)
+
+    def step_of_constants():
+        given = {"by_name": tf.constant([3.0, 4.0])}
+        context = tf.distribute.get_replica_context()
+        return context.merge_call(summed, args=(tf.constant([1.0, 2.0]),), kwargs=given)
+
     strategy.run(step, (numbers(tf, strategy),))
+    # TensorFlow gives one value if the replicas' are one object.
+    constants = local(strategy, strategy.run(step_of_constants))[0]
     with strategy.scope():
         strategy.extended.update(total, lambda v, x: v.assign(v * x), args=(tf.constant(2.0),))
     (mean,) = strategy.extended.batch_reduce_to("MEAN", [(numbers(tf, strategy), total)])
-    return [total.numpy(), mean.numpy(), strategy.extended.variable_created_in_scope(total)]
+    known = strategy.extended.variable_created_in_scope(total)
+    return [constants, total.numpy(), mean.numpy(), known]
 
 
 def inputs(tf):

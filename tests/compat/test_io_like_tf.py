@@ -11,7 +11,38 @@ theirs = pytest.importorskip(
 
 WORDS = ["Hello world", "", "a  b", "Ünïcode é"]
 IMAGE = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+
+
+def features_of_any_length(tf):
+    """As scripts for detection read boxes and names of classes."""
+
+    def record(boxes, names):
+        feature = {
+            "x": tf.train.Feature(float_list=tf.train.FloatList(value=boxes)),
+            "name": tf.train.Feature(bytes_list=tf.train.BytesList(value=names)),
+        }
+        return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+    features = {"x": tf.io.VarLenFeature(tf.float32), "name": tf.io.VarLenFeature(tf.string)}
+
+    def parse(serialized):
+        parsed = tf.io.parse_single_example(serialized, features)
+        assert isinstance(parsed["x"], tf.SparseTensor)
+        names = tf.sparse.to_dense(parsed["name"], default_value="")
+        boxes = tf.expand_dims(parsed["x"].values, 0)
+        return tf.pad(names, [[0, 3 - tf.shape(names)[0]]]), boxes, tf.sparse.to_dense(parsed["x"])
+
+    records = [record([0.5, 0.25], [b"a", b"b"]), record([], []), record([1.0], [b"c"])]
+    found = [leaf for row in tf.data.Dataset.from_tensor_slices(records).map(parse) for leaf in row]
+    one = tf.io.parse_single_example(records[0], features)["x"]
+    found += [one.indices, one.dense_shape, tf.sparse.to_dense(tf.sparse.reset_shape(one, [4]))]
+    found += [(one * 2.0).values, tf.sparse.reduce_sum(one)]
+    batch = tf.io.parse_example(tf.constant(records), features)
+    return [*found, tf.sparse.to_dense(batch["x"], -1.0), batch["x"].values]
+
+
 PROGRAMS = {
+    "features of any length": features_of_any_length,
     "lower": lambda tf: tf.strings.lower(tf.constant(WORDS)),
     "upper": lambda tf: tf.strings.upper(tf.constant("abc")),
     "length": lambda tf: tf.strings.length(tf.constant(WORDS)),

@@ -175,3 +175,38 @@ def test_models_take_nests_of_tensors_computed_in_different_places() -> None:
         np.testing.assert_allclose(result, inputs[0].numpy() + inputs[1].numpy(), rtol=1e-6)
     result = model(inputs=[read, computed], training=False)
     assert type(result) is tf.Tensor and result.shape == (2, 3)
+
+
+def test_layers_make_arrays_by_the_size_of_a_batch() -> None:
+    # The layer of Keras's guide on variational autoencoders, as a class and as a function.
+    class Sampling(tf.keras.layers.Layer):
+        def call(self, inputs):
+            mean, spread = inputs
+            rows, columns = tf.shape(mean)[0], tf.shape(mean)[1]
+            return mean + tf.exp(0.5 * spread) * tf.fill([rows, columns], 2.0)
+
+    def padded(x):
+        return tf.concat([x, tf.zeros([tf.shape(x)[0], 2])], axis=1)
+
+    inputs = tf.keras.Input((3,))
+    drawn = Sampling()([inputs, tf.keras.layers.Rescaling(2.0)(inputs)])
+    wide = tf.keras.layers.Lambda(padded)(drawn)
+    flat = tf.keras.layers.Lambda(lambda x: tf.reshape(x, [tf.shape(x)[0] * 5]))(wide)
+    assert (drawn.shape, wide.shape, flat.shape) == ((None, 3), (None, 5), (None,))
+
+    model = tf.keras.Model(inputs, [wide, flat])
+    for size in (1, 4):
+        rows = np.linspace(0, 1, size * 3, dtype=np.float32).reshape(size, 3)
+        wanted = np.pad(rows + 2 * np.exp(rows), [(0, 0), (0, 2)])
+        for found in (model(rows), model.predict(rows, verbose=0)):
+            np.testing.assert_allclose(found[0], wanted, rtol=1e-6)
+            np.testing.assert_allclose(found[1], wanted.reshape(-1), rtol=1e-6)
+
+
+def test_a_layer_that_needs_a_value_for_a_shape_is_refused() -> None:
+    class ByValue(tf.keras.layers.Layer):
+        def call(self, x):
+            return tf.zeros([tf.cast(tf.reduce_sum(x), tf.int32)])
+
+    with pytest.raises(Exception, match="needs the value of a tensor for a shape"):
+        ByValue()(tf.keras.Input((3,)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,22 @@ def test_shapes_are_promised_and_checked() -> None:
         next(rows)
     with pytest.raises(ValueError, match=r"\(2, 4\)"):
         next(rows)
+
+
+def test_a_model_that_is_built_before_a_function_runs_as_python_is_trained():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2, kernel_initializer="ones")])
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x))
+            tf.numpy_function(np.negative, [loss], tf.float32)  # of an unknown shape
+        return tape.gradient(loss, model.trainable_variables)
+
+    for _ in range(2):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            kernel, bias = step(tf.ones([1, 3]))
+        assert kernel.numpy().tolist() == [[1, 1]] * 3 and bias.numpy().tolist() == [1, 1]
+    value = model.layers[0].kernel
+    assert value._value is not None and value.value is value.value

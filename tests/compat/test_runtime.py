@@ -74,6 +74,38 @@ def test_devices_and_settings_are_as_tensorflows():
     assert found == expected
 
 
+DETERMINISTIC = """
+import os
+from drumline.compat import tf
+from drumline._backend import jax_has_started
+tf.config.experimental.enable_op_determinism()
+assert not jax_has_started()
+print(os.environ.get("XLA_FLAGS", ""))
+import jax
+jax.devices()
+tf.config.experimental.enable_op_determinism()
+"""
+
+
+def test_determinism_is_asked_of_gpus_before_jax_starts(tmp_path):
+    (tmp_path / "jax_plugins").mkdir()  # as where JAX's plugin for GPUs is installed
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    unset = ("XLA_FLAGS", "JAX_PLATFORMS")
+    environment = {name: text for name, text in os.environ.items() if name not in unset}
+    flags = {}
+    for platforms in ({}, {"JAX_PLATFORMS": "cpu"}):
+        done = subprocess.run(
+            [sys.executable, "-c", DETERMINISTIC],
+            capture_output=True,
+            text=True,
+            env={**environment, "PYTHONPATH": path, **platforms},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        flags[tuple(platforms)] = done.stdout.strip()
+    assert flags == {(): "--xla_gpu_deterministic_ops=true", ("JAX_PLATFORMS",): ""}
+
+
 def test_the_cpu_is_divided_before_jax_starts():
     found = in_a_process_of_its_own("drumline.compat.tf")
     physical, gpus = found[:2]

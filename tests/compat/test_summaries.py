@@ -45,6 +45,30 @@ def test_scalars_of_a_loop(tmp_path: Path) -> None:
     assert metadata.plugin_data.plugin_name == "scalars"
 
 
+def test_tags_begin_with_the_scopes_of_names(tmp_path: Path) -> None:
+    writer = tf.summary.create_file_writer(str(tmp_path))
+
+    @tf.function
+    def step(x: Any) -> Any:
+        with tf.name_scope("gradients"):
+            tf.summary.histogram("kernel", x, step=1)
+        return x
+
+    with writer.as_default(step=0):
+        step(tf.ones(3))
+        with tf.name_scope("outer"), tf.name_scope("inner"):
+            tf.summary.scalar("loss", 1.0)
+            with tf.summary.experimental.summary_scope("part") as (tag, scope):
+                tf.summary.text("note", "text")
+            tf.summary.write("whole", 2.0)  # a tag, not a name
+        tf.summary.scalar("loss", 1.0)
+    assert (tag, scope) == ("outer/inner/part", "outer/inner/part/")
+    tags = [event.summary.value[0].tag for event in _events(tmp_path)]
+    assert sorted(tags) == sorted(
+        ["gradients/kernel", "outer/inner/loss", "outer/inner/part/note", "whole", "loss"]
+    )
+
+
 def test_compiled_functions_record_each_time(tmp_path: Path) -> None:
     writer = tf.summary.create_file_writer(str(tmp_path))
     count = tf.Variable(0, dtype=tf.int64)

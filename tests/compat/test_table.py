@@ -132,6 +132,7 @@ def test_what_an_answer_names_is_imported_to_see():
         ("raw_ops.EnqueueTPUEmbeddingIntegerBatch", "TPU embeddings"),
         ("raw_ops.BoostedTreesPredict", "removed from TensorFlow"),
         ("compat.v1.Session", "no graphs, sessions"),
+        ("compat.v1.train.summary_iterator", "event_file_loader.EventFileLoader"),
         ("compat.v2.raw_ops.SegmentSumV2", "use tf.math.segment_sum"),
         ("lite.TFLiteConverter", "convert TensorFlow's graphs"),
     ],
@@ -155,6 +156,9 @@ def test_misspelled_names_get_near_ones():
         from drumline.compat.tf import reduce_summ  # noqa: F401
     with pytest.raises(ImportError, match=r"has no tf\.math\.no_such_thing"):
         import drumline.compat.tf.math.no_such_thing  # noqa: F401
+    with pytest.raises(AttributeError) as raised:
+        tf.summary.summary_scope  # noqa: B018
+    assert str(raised.value).count("tf.summary.experimental.summary_scope") == 1
     assert not hasattr(tf, "__wrapped__")
 
 

@@ -80,7 +80,7 @@ def test_pictures_are_drawn(digits):
     figure = tfds.show_examples(test, info, rows=1, cols=2)
     titles = [axes.get_title() for axes in figure.axes]
     labels = digits.read("test")["label"]
-    assert titles == [f"{label} ({label})" for label in labels[:2]]
+    assert titles == [str(label) for label in labels[:2]]
 
 
 def test_missing_files_say_where_to_put_them(tmp_path):

@@ -156,6 +156,51 @@ class SparseTensor(CompositeTensor):
         )
 
 
+class ParsedVector(SparseTensor):
+    """The values of a ``VarLenFeature`` of one record: a sparse vector without gaps.
+
+    A map's function need not run as Python for it, as its places follow from the number of values.
+    Where a function returns it to drumline, as a map does, it is the dense vector of its values.
+
+    Args:
+        values: (n,); n may be unknown.
+    """
+
+    def __init__(self, values: Tensor):
+        self._values = values
+
+    @property
+    def places(self) -> np.ndarray:  # type: ignore[override]
+        return np.arange(self._known_size(), dtype=np.int64)[:, None]
+
+    @property
+    def sizes(self) -> np.ndarray:  # type: ignore[override]
+        return np.array([self._known_size()], np.int64)
+
+    @property
+    def shape(self) -> TensorShape:
+        """The dimension."""
+        return self._values.shape
+
+    @property
+    def ndim(self) -> int:
+        """1."""
+        return 1
+
+    def with_values(self, new_values: Any) -> SparseTensor:
+        """Other values at the same places."""
+        return ParsedVector(new_values)
+
+    def _known_size(self) -> int:
+        size = tuple(self._values.shape)[0]
+        if size is None:
+            raise ValueNeedsPython("the function needs the places of a VarLenFeature")
+        return int(size)
+
+
+ParsedVector.__name__ = ParsedVector.__qualname__ = "SparseTensor"
+
+
 class IndexedSlices(CompositeTensor):
     """Rows of a larger tensor, and which they are, as ``tf.IndexedSlices``.
 
@@ -340,7 +385,11 @@ def _of_bcoo(array: BCOO) -> Any:
 
 
 jax.tree_util.register_pytree_node(SparseTensor, _flattened, _unflattened)
+jax.tree_util.register_pytree_node(
+    ParsedVector, lambda vector: ((vector.values,), None), lambda _, held: ParsedVector(*held)
+)
 register(BCOO, _of_bcoo, None, None)
+register(None, None, ParsedVector, lambda vector: vector.values._value)
 register(SparseColumns, _to_user, SparseTensor, _to_columns)
 register(None, None, SparseSpec, _spec_to_core)
 

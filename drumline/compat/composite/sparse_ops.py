@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from drumline.compat.composite.dispatch import handles
-from drumline.compat.composite.sparse import IndexedSlices, SparseTensor, invalid, known
+from drumline.compat.composite.ragged import RaggedTensor
+from drumline.compat.composite.sparse import (
+    IndexedSlices,
+    ParsedVector,
+    SparseTensor,
+    invalid,
+    known,
+)
 from drumline.compat.ops import arrays, elementwise
 from drumline.compat.ops.linalg import matrices as linalg
 from drumline.compat.ops.math import segments
@@ -61,7 +68,7 @@ def to_dense(
     """A dense tensor, as ``tf.sparse.to_dense``.
 
     Args:
-        sp_input: a `SparseTensor`.
+        sp_input: a `SparseTensor`; a ragged tensor, which a ``VarLenFeature`` of a batch is here.
         default_value: of the other elements; 0 by default.
         validate_indices: whether places that are not in order or twice there are refused.
         name: ignored.
@@ -69,6 +76,10 @@ def to_dense(
     Raises:
         InvalidArgumentError: places are out of bounds, or not in order.
     """
+    if isinstance(sp_input, ParsedVector):
+        return sp_input.values
+    if isinstance(sp_input, RaggedTensor):
+        return sp_input.to_tensor(default_value)
     sparse = _checked(sp_input)
     flat = _flat_places(sparse)
     if validate_indices and (np.diff(flat) <= 0).any():

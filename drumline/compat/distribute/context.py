@@ -6,10 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from drumline import distribute
 from drumline.compat.distribute.strategies import DefaultOfTensors, OfTensors
-from drumline.compat.values.boundary import unwrap, wrap
+from drumline.compat.values.boundary import map_structure, unwrap, wrap
+from drumline.compat.values.tensor import Tensor
+from drumline.data.elements.precision import require_fits
 from drumline.distribute.replica import has_strategy, put_in_force
 
 
@@ -64,12 +68,19 @@ class ReplicaContextView:
     def merge_call(
         self, merge_fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """Call a function once for all replicas."""
+        """Call a function once for all replicas.
+
+        Args:
+            merge_fn: of the strategy and the arguments; tensors are `PerReplica` there.
+            args: of this replica, by position.
+            kwargs: of this replica, by name.
+        """
 
         def merged(strategy: Any, *inner: Any, **named: Any) -> Any:
             return unwrap(merge_fn(strategy, *wrap(inner), **wrap(named)))
 
-        return wrap(self._context.merge_call(merged, unwrap(tuple(args)), unwrap(kwargs or {})))
+        given = map_structure(_of_replica, (tuple(args), dict(kwargs or {})))
+        return wrap(self._context.merge_call(merged, *unwrap(given)))
 
     @property
     def replica_id_in_sync_group(self) -> Any:
@@ -93,6 +104,16 @@ class ReplicaContextView:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._context, name)
+
+
+def _of_replica(leaf: Any) -> Any:
+    """A tensor of a step as an array of its device, which is one of each replica; else the leaf."""
+    if type(leaf) is not Tensor or not isinstance(leaf._value, (np.ndarray, np.generic)):
+        return leaf
+    if leaf._value.dtype == object:  # strings
+        return leaf
+    require_fits(leaf._value, "merge_call", "cast it to a type of 32 bits")
+    return Tensor(jnp.asarray(leaf._value))
 
 
 ReplicaContextView.__name__ = ReplicaContextView.__qualname__ = "ReplicaContext"

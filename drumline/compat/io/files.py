@@ -13,6 +13,7 @@ import numpy as np
 
 from drumline import io
 from drumline._local_path import local_path
+from drumline.compat.composite.sparse import ParsedVector
 from drumline.compat.values.boundary import of_tensors
 from drumline.compat.values.convert import convert, static
 from drumline.compat.values.errors import AlreadyExistsError, NotFoundError, OpError
@@ -23,11 +24,33 @@ decode_json_example = of_tensors(io.decode_json_example)
 decode_raw = of_tensors(io.decode_raw)
 parse_example = of_tensors(io.parse_example)
 parse_sequence_example = of_tensors(io.parse_sequence_example)
-parse_single_example = of_tensors(io.parse_single_example)
 parse_single_sequence_example = of_tensors(io.parse_single_sequence_example)
 parse_tensor = of_tensors(io.parse_tensor)
 read_file = of_tensors(io.read_file)
 serialize_tensor = of_tensors(io.serialize_tensor)
+
+_parse_single = of_tensors(io.parse_single_example)
+
+
+def parse_single_example(
+    serialized: Any, features: Any, example_names: Any = None, name: Any = None
+) -> dict[str, Any]:
+    """The features of one record, as ``tf.io.parse_single_example``.
+
+    Args:
+        serialized: a string.
+        features: ``FixedLenFeature``, ``VarLenFeature``, ... by name.
+        example_names: a string by which errors call the record.
+        name: ignored.
+
+    Returns:
+        Tensors by name; a `SparseTensor` of a ``VarLenFeature``.
+    """
+    found: dict[str, Any] = _parse_single(serialized, features, example_names)
+    for key, feature in features.items():
+        if isinstance(feature, io.VarLenFeature):
+            found[key] = ParsedVector(found[key])
+    return found
 
 
 def _path(path: Any, operation: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from drumline import audio, image
 from drumline.compat.ops.random.sampling import of_drawing, of_seed
+from drumline.compat.values import derivatives
 from drumline.compat.values.boundary import of_tensors
 from drumline.compat.values.computing import compute
 from drumline.compat.values.convert import convert, is_jax
@@ -108,8 +109,9 @@ def total_variation(images: Any, name: str | None = None) -> Tensor:
         raise ValueError("'images' must be either 3 or 4-dimensional.")
 
     def summed(xp: Any, x: Any) -> Any:
-        down = xp.abs(x[..., 1:, :, :] - x[..., :-1, :, :]).sum((-3, -2, -1), dtype=x.dtype)
-        right = xp.abs(x[..., :, 1:, :] - x[..., :, :-1, :]).sum((-3, -2, -1), dtype=x.dtype)
+        size = np.abs if xp is np else derivatives.absolute
+        down = size(x[..., 1:, :, :] - x[..., :-1, :, :]).sum((-3, -2, -1), dtype=x.dtype)
+        right = size(x[..., :, 1:, :] - x[..., :, :-1, :]).sum((-3, -2, -1), dtype=x.dtype)
         return down + right
 
     return _computed(summed, array)

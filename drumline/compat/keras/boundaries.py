@@ -32,8 +32,10 @@ from drumline.compat.values.boundary import (
     wrap,
 )
 from drumline.compat.values.tensor import Tensor, install_on_arrays
+from drumline.data.functions.native.symbol import ValueNeedsPython
 from drumline.keras import internals
 from drumline.keras.layers import host_models
+from drumline.training.jax_internals import UnknownSize
 
 _MARK = "_takes_tensors"
 _ROOM = "drumline.compat"
@@ -47,6 +49,8 @@ _FITS = {
     "predict": "predict_step",
     "predict_on_batch": "predict_step",
 }
+_SIZES = (83, 89)
+"""Primes, that no other size of a model is likely to be, or to be a multiple of."""
 _OPTIMIZER_METHODS = ("apply", "assign", "assign_add", "assign_sub", "scale_loss")
 
 
@@ -82,6 +86,7 @@ def install() -> None:
     ):
         _wrap_subclasses(base, ("__call__",))
     _wrap_subclasses(internals.BaseOptimizer, ("update_step",))
+    _replace(internals.backend, "compute_output_spec", _with_sizes_as_numbers)
     _install_users_functions()
 
 
@@ -292,6 +297,54 @@ def _tensors_in_tensors_out(old: Callable[..., Any]) -> Callable[..., Any]:
         return wrap(old(self, *unwrap(args), **unwrap(kwargs)))
 
     return call
+
+
+def _with_sizes_as_numbers(old: Callable[..., Any]) -> Callable[..., Any]:
+    """Find the shapes that functions give which make arrays by the size of a batch.
+
+    Keras traces them with an expression for the sizes that it does not know. What `tf.shape` gives
+    is an array then, by which no array can be made: such functions are traced with one number and
+    with another in its place, and sizes of results that differ are not known.
+    """
+
+    def computed(function: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return old(function, *args, **kwargs)
+        except (ValueNeedsPython, UnknownSize):
+            if not _has_unknown_sizes((args, kwargs)):
+                raise
+            one, other = (
+                old(function, *_sized(args, size), **_sized(kwargs, size)) for size in _SIZES
+            )
+            return keras.tree.map_structure(_in_common, one, other)
+
+    return computed
+
+
+def _has_unknown_sizes(values: Any) -> bool:
+    leaves = keras.tree.flatten(values)
+    return any(isinstance(leaf, keras.KerasTensor) and None in leaf.shape for leaf in leaves)
+
+
+def _sized(values: Any, size: int) -> Any:
+    """Symbols with a number for the sizes that are not known."""
+
+    def sized(leaf: Any) -> Any:
+        if not isinstance(leaf, keras.KerasTensor) or None not in leaf.shape:
+            return leaf
+        shape = [size if each is None else each for each in leaf.shape]
+        return keras.KerasTensor(shape, leaf.dtype, sparse=leaf.sparse)
+
+    return keras.tree.map_structure(sized, values)
+
+
+def _in_common(one: Any, other: Any) -> Any:
+    """A result of two sizes, as a symbol without them."""
+    if not isinstance(one, keras.KerasTensor):
+        return one
+    pairs = zip(one.shape, other.shape, strict=True)
+    shape = [size if size == also else None for size, also in pairs]
+    return keras.KerasTensor(shape, one.dtype, sparse=one.sparse)
 
 
 def _sparse_arrays(old: Callable[..., Any]) -> Callable[..., Any]:

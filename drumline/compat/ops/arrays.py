@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -461,7 +461,10 @@ def pad(
         raise ValueError(f"Value of argument `mode` expected to be one of CONSTANT, REFLECT or "
                          f"SYMMETRIC. Received: {mode}")  # fmt: skip
     widths = [tuple(each) for each in static(paddings)]
-    options = {"constant_values": raw(constant_values)} if kind == "constant" else {}
+    filler = raw(constant_values)
+    if getattr(getattr(value, "dtype", None), "kind", "") == "O" and isinstance(filler, int):
+        filler = b""  # TensorFlow's 0 of strings
+    options = {"constant_values": filler} if kind == "constant" else {}
     return Tensor(_arranged("pad", value, pad_width=widths, mode=kind, **options))
 
 
@@ -731,13 +734,31 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = None, name: Any
     return Tensor(made.astype(dtypes.as_dtype(dtype or dtypes.bool_).dtype))
 
 
-def unique(x: Any, out_idx: Any = dtypes.int32, name: Any = None) -> Any:
+class UniqueValues(NamedTuple):
+    """The different values, and the number of each element's."""
+
+    y: Tensor
+    idx: Tensor
+
+
+UniqueValues.__name__ = UniqueValues.__qualname__ = "Unique"
+
+
+class UniqueWithCounts(NamedTuple):
+    """The same, and how often each value occurs."""
+
+    y: Tensor
+    idx: Tensor
+    count: Tensor  # type: ignore[assignment]  # TensorFlow's name hides tuple.count
+
+
+def unique(x: Any, out_idx: Any = dtypes.int32, name: Any = None) -> UniqueValues:
     """The different values in the order in which they occur, and for each element its number."""
     values, numbers, _ = unique_with_counts(x, out_idx)
-    return values, numbers
+    return UniqueValues(values, numbers)
 
 
-def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: Any = None) -> Any:
+def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: Any = None) -> UniqueWithCounts:
     """As `unique`, and how often each value occurs."""
     value = np.asarray(static_array(x))
     _, first, inverse, counts = np.unique(
@@ -748,7 +769,7 @@ def unique_with_counts(x: Any, out_idx: Any = dtypes.int32, name: Any = None) ->
     numbers[order] = np.arange(len(order))
     kind = dtypes.as_dtype(out_idx).dtype
     found = value[first[order]], numbers[inverse].astype(kind), counts[order].astype(kind)
-    return tuple(map(Tensor, found))
+    return UniqueWithCounts(*map(Tensor, found))
 
 
 def static_array(x: Any) -> np.ndarray:

@@ -19,7 +19,7 @@ import ml_dtypes
 import numpy as np
 from jax.scipy import special
 
-from drumline.compat.values import dtypes, promotion
+from drumline.compat.values import derivatives, dtypes, promotion
 from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.computing import compute_as_one
 from drumline.compat.values.convert import (
@@ -296,8 +296,8 @@ truncatemod = binary(
     "TruncateMod", _integers_divide(_truncated_mod(np)), _truncated_mod(jnp), None, "mod"
 )
 power = binary("Pow", _quiet(np.power), jnp.power, None, "power")
-maximum = binary("Maximum", np.maximum, jnp.maximum)
-minimum = binary("Minimum", np.minimum, jnp.minimum)
+maximum = binary("Maximum", np.maximum, derivatives.maximum)
+minimum = binary("Minimum", np.minimum, derivatives.minimum)
 atan2 = with_parameters("y x", binary("Atan2", np.arctan2, jnp.arctan2, None, "arctan2"))
 nextafter = with_parameters("x1 x2", binary("NextAfter", np.nextafter, jnp.nextafter))
 less = binary("Less", _compared(np.less), jnp.less)
@@ -321,7 +321,7 @@ right_shift = binary("RightShift", np.right_shift, jnp.right_shift, None, "right
 igamma = with_parameters("a x", binary("Igamma", special.gammainc, special.gammainc))
 igammac = with_parameters("a x", binary("Igammac", special.gammaincc, special.gammaincc))
 zeta = with_parameters("x q", binary("Zeta", special.zeta, special.zeta))
-xlogy = binary("Xlogy", special.xlogy, special.xlogy)
+xlogy = binary("Xlogy", special.xlogy, derivatives.xlogy)
 xlog1py = binary("Xlog1py", special.xlog1py, special.xlog1py)
 
 
@@ -408,7 +408,7 @@ real = with_parameters("input", unary("real", np.real, jnp.real))
 imag = with_parameters("input", unary("imag", np.imag, jnp.imag))
 conj = unary("conjugate", np.conjugate, jnp.conjugate)
 angle = with_parameters("input", unary("angle", np.angle, jnp.angle))
-_absolute = unary("absolute", np.abs, jnp.abs)
+_absolute = unary("absolute", np.abs, derivatives.absolute)
 
 
 def abs(x: Any, name: Any = None) -> Any:
@@ -486,7 +486,7 @@ def _limits(array: Any) -> Any:
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: Any = None) -> Any:
     """Values below the smaller bound or above the greater one become these."""
-    return minimum(maximum(t, clip_value_min), clip_value_max)
+    return maximum(minimum(t, clip_value_max), clip_value_min)
 
 
 def add_n(inputs: Any, name: Any = None) -> Any:

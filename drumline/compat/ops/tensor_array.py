@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.values import dtypes
-from drumline.compat.values.boundary import STARTED
+from drumline.compat.values.boundary import GROWING, STARTED
 from drumline.compat.values.convert import convert, is_jax, is_traced, raw, stacked, static
 from drumline.compat.values.dtypes import DType
 from drumline.compat.values.errors import EndOfSequenceError, InvalidArgumentError
@@ -356,3 +356,4 @@ def _started(start: Any, after: Any) -> TensorSequence | None:
 
 
 STARTED.append(_started)
+GROWING.append(TensorSequence)

@@ -10,8 +10,7 @@ from typing import Any
 
 import jax
 
-from drumline import config
-from drumline._backend import jax_has_started
+from drumline._backend import jax_has_started, may_have_accelerators
 from drumline._changes import note, set_variable
 from drumline.compat.distribute.tpu import connect_to_tpu
 from drumline.distribute.cluster_resolver import (
@@ -170,7 +169,8 @@ def enable_op_determinism() -> None:
                 "imports."
             )
         return
-    if config.list_physical_devices("gpu"):
+    # To list GPUs would start JAX, which reads the flags at that time.
+    if may_have_accelerators():
         why = "enable_op_determinism has GPUs give the same bits in each run"
         set_variable("XLA_FLAGS", f"{flags} {_DETERMINISTIC}".strip(), why, _OFF)
 

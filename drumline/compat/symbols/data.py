@@ -11,7 +11,7 @@ AREA = (
         DatasetStructure="data.DatasetSpec",
         differences={
             "TensorDataset": "random operations draw other bits than TensorFlow's; "
-            "docs/differences.md has the rest"
+            "docs/tensorflow/differences.md has the rest"
         },
     ),
     *area(

@@ -314,4 +314,5 @@ def _nearest(name: str) -> list[str]:
     last = name.rpartition(".")[2]
     known = present()
     same: Iterable[str] = [each for each in known if each.rpartition(".")[2] == last]
-    return [*same, *difflib.get_close_matches(name, known, 2, 0.75)][:2]
+    near = dict.fromkeys([*same, *difflib.get_close_matches(name, known, 2, 0.75)])
+    return list(near)[:2]

@@ -44,18 +44,14 @@ from drumline.compat.values.composite import CompositeTensor
 from drumline.compat.values.specs import ArraySpec
 from drumline.estimator.values import ClassNames
 from drumline.training.checkpoint.file_format import replacing
+from drumline.training.jax_internals import UnknownSize
 from drumline.training.state_scope import StateScope
 
 DEFAULT_SERVING_SIGNATURE_DEF_KEY = "serving_default"
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _RANKS = range(6)
 _MOST_SHAPES = 4
-_UNKNOWN_SIZE: type[Exception] = (
-    jax.errors.InconclusiveDimensionOperation
-    if hasattr(jax.errors, "InconclusiveDimensionOperation")
-    else jax.core.InconclusiveDimensionOperation  # of jax 0.8
-)
-_NOT_TRACED = (TypeError, ValueError, IndexError, _UNKNOWN_SIZE)
+_NOT_TRACED = (TypeError, ValueError, IndexError, UnknownSize)
 _SEED = "seed_generator_state"
 _KERAS_OWN = set(vars(keras.Layer())) | {"_functional", "_nested_inputs"}
 

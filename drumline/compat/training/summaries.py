@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from drumline import summary
+from drumline.compat.training.scopes import NameScope, in_scope
 from drumline.compat.values.convert import convert, raw, static
 from drumline.compat.values.tensor import Tensor
 from drumline.distribute import Variable
@@ -82,9 +83,11 @@ def should_record_summaries() -> Tensor:
 def summary_scope(
     name: str, default_name: str = "summary", values: Any = None
 ) -> Iterator[tuple[str, str]]:
-    """Name what is recorded within the context; gives the tag and the scope."""
-    with summary.summary_scope(name, default_name) as made:
-        yield made
+    """Name what is recorded within the context by a `tf.name_scope`; give the tag and it."""
+    chosen = name or default_name
+    tag = in_scope(chosen)
+    with NameScope(chosen) as scope:
+        yield tag, scope
 
 
 def scalar(name: str, data: Any, step: Any = None, description: str | None = None) -> Tensor:
@@ -102,7 +105,7 @@ def scalar(name: str, data: Any, step: Any = None, description: str | None = Non
     Raises:
         ValueError: there is no step, or `data` is no scalar.
     """
-    return _tensor(summary.scalar(name, _array(data), _array(step), description))
+    return _tensor(summary.scalar(in_scope(name), _array(data), _array(step), description))
 
 
 def histogram(
@@ -110,7 +113,9 @@ def histogram(
 ) -> Tensor:
     """Record how numbers are distributed, as `scalar`; ``buckets`` (30) of equal width."""
     count = None if buckets is None else int(static(buckets))
-    return _tensor(summary.histogram(name, _array(data), _array(step), count, description))
+    return _tensor(
+        summary.histogram(in_scope(name), _array(data), _array(step), count, description)
+    )
 
 
 def image(
@@ -118,12 +123,12 @@ def image(
 ) -> Tensor:
     """Record images, (batch, height, width, channels); floats are from 0 to 1."""
     most = int(static(max_outputs))
-    return _tensor(summary.image(name, _array(data), _array(step), most, description))
+    return _tensor(summary.image(in_scope(name), _array(data), _array(step), most, description))
 
 
 def text(name: str, data: Any, step: Any = None, description: str | None = None) -> Tensor:
     """Record text, which TensorBoard shows as Markdown; vectors and matrices as tables."""
-    return _tensor(summary.text(name, _array(data), _array(step), description))
+    return _tensor(summary.text(in_scope(name), _array(data), _array(step), description))
 
 
 def audio(
@@ -141,7 +146,9 @@ def audio(
         ValueError: `encoding` is neither None nor ``"wav"``, or as `scalar`.
     """
     most, rate = int(static(max_outputs)), int(static(sample_rate))
-    made = summary.audio(name, _array(data), rate, _array(step), most, encoding, description)
+    made = summary.audio(
+        in_scope(name), _array(data), rate, _array(step), most, encoding, description
+    )
     return _tensor(made)
 
 

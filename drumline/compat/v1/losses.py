@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.ops.nn import functions as nn
 from drumline.compat.v1.collections import add_loss
+from drumline.compat.values import derivatives
 from drumline.compat.values.convert import convert
 from drumline.compat.values.tensor import Tensor
 from drumline.estimator.graph import running
@@ -187,7 +189,7 @@ def hinge_loss(
 ) -> Tensor:
     """``max(0, 1 - sign * logits)`` for labels of 0 and 1; see `compute_weighted_loss`."""
     expected, found = _pair(labels, logits)
-    losses = jnp.maximum(1 - (2 * expected - 1) * found, 0)
+    losses = jax.nn.relu(1 - (2 * expected - 1) * found)
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 
 
@@ -203,7 +205,7 @@ def huber_loss(
     """Half the square of errors up to ``delta``, linear beyond; see `compute_weighted_loss`."""
     expected, found = _pair(labels, predictions)
     size = abs(found - expected)
-    small = jnp.minimum(size, delta)
+    small = derivatives.minimum(size, delta)
     losses = 0.5 * small * small + delta * (size - small)
     return compute_weighted_loss(losses, weights, scope, loss_collection, reduction)
 

@@ -105,6 +105,9 @@ def unwrap(value: Any) -> Any:
 STARTED: list[Callable[[Any, Any], Any]] = []
 """What may make a value's structure that of a traced loop; see `TensorKind.started`."""
 
+GROWING: list[type] = []
+"""Classes whose values a branch or a step may leave longer than they were."""
+
 _MARK = "_drumline_of_arrays"
 
 
@@ -184,9 +187,22 @@ class _Tensors(TensorKind):
     def refused(self, reason: str) -> Exception:
         return ValueNeedsPython(reason)
 
+    def unlike(self, reason: str, one: Any, other: Any) -> Exception:
+        """Whatever TensorFlow's conditions and loops take runs as Python: other sizes."""
+        grows = any(type(leaf) in GROWING for leaf in _grown_leaves((one, other)))
+        arrays = hasattr(one, "dtype") and hasattr(other, "dtype")
+        if grows or (arrays and one.dtype == other.dtype):
+            return ValueNeedsPython(reason)
+        return TypeError(reason)
+
     def started(self, start: Any, after: Any) -> Any:
         made = (of_kind(start, after) for of_kind in STARTED)
         return next((each for each in made if each is not None), None)
+
+
+def _grown_leaves(values: Any) -> list[Any]:
+    leaves: list[Any] = jax.tree.leaves(values, is_leaf=lambda node: type(node) in GROWING)
+    return leaves
 
 
 _TENSORS = _Tensors()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
+from drumline.compat.values import derivatives
 from drumline.compat.values.computing import compute_as_one
 from drumline.compat.values.convert import convert, is_jax, raw, same_dtype, static
 from drumline.compat.values.errors import InvalidArgumentError
@@ -173,11 +174,18 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
     return Tensor(s), Tensor(u), Tensor(_adjoint(vh))
 
 
-def qr(input: Any, full_matrices: bool = False, name: Any = None) -> Any:
+class Qr(NamedTuple):
+    """The factors of matrices."""
+
+    q: Tensor
+    r: Tensor
+
+
+def qr(input: Any, full_matrices: bool = False, name: Any = None) -> Qr:
     """The factors ``q, r``."""
     mode = "complete" if full_matrices else "reduced"
     q, r = _by("linalg.qr", convert(input), mode=mode)
-    return Tensor(q), Tensor(r)
+    return Qr(Tensor(q), Tensor(r))
 
 
 def band_part(input: Any, num_lower: Any, num_upper: Any, name: Any = None) -> Any:
@@ -229,6 +237,8 @@ def _norm(value: Any, order: tuple[Any], axis: Any, keepdims: bool, xp: Any) -> 
         total = xp.sqrt(xp.sum(xp.abs(value) ** 2))
         return total.reshape((1,) * value.ndim) if keepdims else total
     given = value.reshape(-1) if axis is None else value
+    if order[0] == 1 and xp is jnp and not isinstance(axis, tuple):
+        return jnp.sum(derivatives.absolute(given), axis, keepdims=keepdims)
     return xp.linalg.norm(given, None if order[0] == "euclidean" else order[0], axis, keepdims)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 
 from drumline.compat.ops.arrays import xp_of
 from drumline.compat.ops.elementwise import keras_ops
-from drumline.compat.values import dtypes
+from drumline.compat.values import derivatives, dtypes
 from drumline.compat.values.computing import compute, compute_as_one
 from drumline.compat.values.convert import convert, is_jax, is_traced, static
 from drumline.compat.values.errors import InvalidArgumentError
@@ -224,9 +224,19 @@ def _descends(direction: str) -> bool:
     return direction == "DESCENDING"
 
 
+class TopK(NamedTuple):
+    """The greatest values, and where they are."""
+
+    values: Tensor
+    indices: Tensor
+
+
+TopK.__name__ = TopK.__qualname__ = "TopKV2"
+
+
 def top_k(
     input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: Any = None
-) -> Any:
+) -> TopK:
     """The greatest values in the last dimension, and where they are."""
     value, count = convert(input), int(static(k))
     found: Any
@@ -236,7 +246,7 @@ def top_k(
     else:
         where = argsort(Tensor(value), direction="DESCENDING")._value[..., :count]
         found = np.take_along_axis(value, where, -1)
-    return Tensor(found), Tensor(where.astype(dtypes.as_dtype(index_type).dtype))
+    return TopK(Tensor(found), Tensor(where.astype(dtypes.as_dtype(index_type).dtype)))
 
 
 def in_top_k(targets: Any, predictions: Any, k: Any, name: Any = None) -> Tensor:
@@ -371,9 +381,12 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: Any = None) -> 
     """The tensor, scaled down so that its norm is at most ``clip_norm``."""
     value = convert(t)
     xp = xp_of(value)
-    norm = xp.sqrt(xp.sum(xp.square(value), axis=_axes(axes), keepdims=True))
+    squares = xp.sum(xp.square(value), axis=_axes(axes), keepdims=True)
+    # The root has no slope at 0.
+    norm = xp.where(squares > 0, xp.sqrt(xp.where(squares > 0, squares, 1)), squares)
     most = convert(clip_norm, value.dtype)
-    return Tensor(value * most / xp.maximum(norm, most))
+    greater = np.maximum if xp is np else derivatives.maximum
+    return Tensor(value * most / greater(norm, most))
 
 
 def clip_by_global_norm(

@@ -24,6 +24,7 @@ from drumline.compat.ops.elementwise import (
 )
 from drumline.compat.ops.math.reductions import reduce_mean, reduce_sum, reduce_variance
 from drumline.compat.ops.random.sampling import log_uniform_candidate_sampler
+from drumline.compat.values import derivatives
 from drumline.compat.values.boundary import unwrap
 from drumline.compat.values.computing import compute, compute_as_one
 from drumline.compat.values.convert import convert, raw, same_dtype, static
@@ -72,14 +73,14 @@ def _softmax_numpy(x: np.ndarray, axis: Any = -1) -> np.ndarray:
 relu = _activation("relu", jax.nn.relu, lambda x: np.maximum(x, x.dtype.type(0)))
 relu6 = _activation("relu6", jax.nn.relu6, lambda x: np.clip(x, x.dtype.type(0), x.dtype.type(6)))
 elu = _activation("elu", jax.nn.elu)
-selu = _activation("selu", jax.nn.selu)
+selu = _activation("selu", derivatives.selu)
 silu = _activation("silu", lambda x, beta=1.0: x * jax.nn.sigmoid(beta * x), None, ("beta",))
 gelu = _activation(
     "gelu", lambda x, approximate=False: jax.nn.gelu(x, approximate), None, ("approximate",)
 )
 leaky_relu = _activation(
     "leaky_relu",
-    lambda x, alpha=0.2: jax.nn.leaky_relu(x, alpha),
+    lambda x, alpha=0.2: jnp.where(x > 0, x, x * jnp.asarray(alpha, x.dtype)),
     lambda x, alpha=0.2: np.where(x > 0, x, x * x.dtype.type(alpha)),
     ("alpha",),
 )
@@ -126,11 +127,7 @@ def sigmoid_cross_entropy_with_logits(
 ) -> Tensor:
     """The cross entropy of probabilities and logits, element by element."""
     z, x = same_dtype(labels, logits, "logistic_loss")
-    return Tensor(compute_as_one(_entropy_of_probabilities, z, x))
-
-
-def _entropy_of_probabilities(z: Any, x: Any) -> Any:
-    return jnp.maximum(x, 0) - x * z + jnp.log1p(jnp.exp(-jnp.abs(x)))
+    return Tensor(compute_as_one(derivatives.entropy_of_logits, z, x))
 
 
 def dropout(
@@ -376,7 +373,8 @@ def weighted_cross_entropy_with_logits(
 
 def _weighted_entropy(z: Any, x: Any, of_positive: Any) -> Any:
     weight = 1 + (of_positive - 1) * z
-    return (1 - z) * x + weight * (jnp.log1p(jnp.exp(-jnp.abs(x))) + jnp.maximum(-x, 0))
+    small = jnp.exp(-derivatives.absolute(x))
+    return (1 - z) * x + weight * (jnp.log1p(small) + jax.nn.relu(-x))
 
 
 def log_poisson_loss(
