@@ -240,7 +240,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("save_model_steps", None, "steps from checkpoint to checkpoint", int, least=1),
         _flag("max_ckpts_to_keep", 5, "checkpoints that are kept", least=1),
         _flag(
-            "summary_verbosity", 0, "0: no summaries; 1: of losses, rate, speed", least=0, most=3
+            "summary_verbosity",
+            0,
+            "0: no summaries; 1: of losses, rate, loss scale, speed; 2: of all gradients as well; "
+            "3: of each weight and its gradient, and images of --data_dir, too",
+            least=0,
+            most=3,
         ),
         _flag("save_summaries_steps", 0, "steps from summary to summary", least=0),
         _flag("trace_file", "", "a Chrome trace of a step of the warm-up"),

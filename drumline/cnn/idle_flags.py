@@ -205,10 +205,10 @@ def remarks(flags: Any, dataset: str, scales_its_rate: bool) -> list[str]:
     given = [name for name, flag in FLAGS.items() if getattr(flags, name) != flag.default]
     idle = dict(_idle(flags, dataset, scales_its_rate))
     lines = [f"--{name} has no effect here: {idle[name]}." for name in given if name in idle]
-    if flags.summary_verbosity > 1 and "summary_verbosity" not in idle:
+    if flags.summary_verbosity > 1 and flags.forward_only and "summary_verbosity" not in idle:
         lines.append(
-            f"--summary_verbosity={flags.summary_verbosity} is as 1 here: histograms of gradients "
-            "are not kept."
+            f"--summary_verbosity={flags.summary_verbosity} is as 1 with --forward_only: there are "
+            "no gradients."
         )
     return lines
 

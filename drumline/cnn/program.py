@@ -276,6 +276,8 @@ class BenchmarkRun:
             save_steps=flags.save_model_steps,
             save_seconds=flags.save_model_secs,
             summary_steps=flags.save_summaries_steps if flags.summary_verbosity else 0,
+            summary_verbosity=1 if flags.forward_only else flags.summary_verbosity,
+            summary_images=flags.data_dir is not None and not modes.has_servers(flags),
             evaluate_after=self._evaluate_after(batches, batch),
             stop_at=flags.stop_at_top_1_accuracy,
             totals=evaluation is None,

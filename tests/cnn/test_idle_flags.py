@@ -58,7 +58,7 @@ IDLE = {
     "--save_model_steps=3": {"save_model_steps": "no --train_dir"},
     SUMMARIES: {},
     SUMMARIES.replace("--summary_verbosity=1", ""): {"save_summaries_steps": "summaries need"},
-    SUMMARIES.replace("=1", "=3"): {"summary_verbosity=3": "is as 1 here"},
+    SUMMARIES.replace("=1", "=3") + " --forward_only": {"summary_verbosity=3": "no gradients"},
     "--benchmark_test_id=a": {"benchmark_test_id": "no --benchmark_log_dir"},
     "--model=lenet --num_batches=3 --batch_size=2 --weight_decay=0": {},
 }

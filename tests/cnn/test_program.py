@@ -104,7 +104,7 @@ def test_a_run_is_continued_evaluated_and_logged(tmp_path: Path) -> None:
         "--eval_during_training_every_n_steps=2",
         "--num_eval_batches=2",
         "--save_summaries_steps=2",
-        "--summary_verbosity=1",
+        "--summary_verbosity=3",
         f"--trace_file={tmp_path / 'trace.json'}",
         "--num_warmup_batches=3",
     )
@@ -120,7 +120,13 @@ def test_a_run_is_continued_evaluated_and_logged(tmp_path: Path) -> None:
     assert names >= {"current_examples_per_sec", "average_examples_per_sec", "eval_top_1_accuracy"}
     info = json.loads((tmp_path / "log/benchmark_run.log").read_text())
     assert info["model_name"] == "trivial"
-    assert list((tmp_path / "train").glob("events.out.tfevents*"))
+    loading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    kept_events = loading.EventAccumulator(str(tmp_path / "train")).Reload()
+    tags = set(kept_events.Tags()["tensors"])
+    assert tags >= {"total_loss", "learning_rate", "log_gradients"}
+    weights = {tag.removesuffix("/gradients") for tag in tags if tag.endswith("/gradients")}
+    assert weights and weights < tags
+    assert [event.step for event in kept_events.Tensors("log_gradients")] == [2, 4]
 
 
 @pytest.fixture

@@ -8,12 +8,14 @@ import gzip
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import keras
+import numpy as np
+from numpy.typing import NDArray
 
 import drumline as dl
 from drumline.cnn.consistency import TRACED_BEFORE_END
@@ -26,6 +28,9 @@ from drumline.cnn.loop.reporting import (
     writing_for,
 )
 from drumline.cnn.updates.steps import TrainingStep
+
+_SHOWN_IMAGES = 3
+"""Of a batch, in a summary."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +49,9 @@ class RunPlan:
         save_steps: steps from checkpoint to checkpoint; None for none but the last.
         save_seconds: as `save_steps`, in seconds.
         summary_steps: steps from summary to summary; 0 for none.
+        summary_verbosity: 1 for numbers; 2 for the distribution of gradients as well; 3 for those
+            of each weight and its gradient.
+        summary_images: whether a summary of verbosity 3 has images of its step's batch.
         evaluate_after: whether to evaluate after a step of this number.
         stop_at: end when an evaluation's top-1 is so much; None for never.
         totals: whether the images per second of the whole run are shown.
@@ -60,6 +68,8 @@ class RunPlan:
     save_steps: int | None = None
     save_seconds: float = 0
     summary_steps: int = 0
+    summary_verbosity: int = 1
+    summary_images: bool = False
     evaluate_after: Callable[[int], bool] = lambda _: False
     stop_at: float | None = None
     totals: bool = True
@@ -196,6 +206,7 @@ class BenchmarkLoop:
         self._learning_rate = learning_rate
         self._evaluate = evaluate
         self._times: list[float] = []
+        self._images: Any = None
 
     def run(self) -> RunStatistics:
         """Run all steps that are left to do."""
@@ -244,8 +255,18 @@ class BenchmarkLoop:
         if before is not None:
             self._step.wait(before)
 
-    def _next(self) -> dict[str, Any]:
-        return self._step(next(self._batches))
+    def _next(self, number: int | None = None) -> dict[str, Any]:
+        """Run the next step, of this number; None in the warm-up."""
+        with_gradients = number is not None and self._summarizes(number, verbosity=2)
+        batch = next(self._batches)
+        if number is not None and self._plan.summary_images and self._summarizes(number, 3):
+            self._images = batch[0]
+        return self._step(batch, with_gradients)
+
+    def _summarizes(self, number: int, verbosity: int = 1) -> bool:
+        """Whether a step has a summary of so much."""
+        every = self._plan.summary_steps
+        return every > 0 and number % every == 0 and self._plan.summary_verbosity >= verbosity
 
     def _timed(self, start: int) -> RunStatistics:
         plan, steps, done = self._plan, 0, False
@@ -254,9 +275,10 @@ class BenchmarkLoop:
         began = before = time.perf_counter()
         last = plan.num_batches - start
         while steps < last and not done:
-            results = self._next() if ahead is None else ahead
-            pause = self._pauses_after(start + steps + 1)
-            ahead = None if steps + 1 == last or pause else self._next()
+            number = start + steps + 1
+            results = self._next(number) if ahead is None else ahead
+            pause = self._pauses_after(number)
+            ahead = None if steps + 1 == last or pause else self._next(number + 1)
             self._step.wait(results)
             now = time.perf_counter()
             self._times.append(now - before)
@@ -289,7 +311,7 @@ class BenchmarkLoop:
         """Show a step where its turn is; return the last loss that was looked at."""
         plan = self._plan
         shown = done == 1 or step % plan.display_every == 0
-        summarized = plan.summary_steps and step % plan.summary_steps == 0
+        summarized = self._summarizes(step)
         if not (shown or summarized or is_last):
             return loss
         report = self._step.report(results)
@@ -303,6 +325,10 @@ class BenchmarkLoop:
                 self._log.metric("current_examples_per_sec", speed.mean, step=step)
                 for name in ("top_1_accuracy", "top_5_accuracy") if plan.accuracies else ():
                     self._log.metric(name, report[name], step=step)
+        gradients: list[Any] = []
+        if self._summarizes(step, verbosity=2):
+            gradients = self._step.gradients(results)  # every process has a part of them
+            self._step.collect()
         if summarized and self._summaries is not None:
             with writing_for("train_dir", self._saver.directory), self._summaries.as_default(step):
                 for name, value in report.items():
@@ -311,11 +337,32 @@ class BenchmarkLoop:
                 if self._learning_rate is not None:
                     rate = self._learning_rate(plan.num_warmup_batches + done - 1)
                     dl.summary.scalar("learning_rate", rate)
+                if gradients:
+                    self._summarize(gradients)
+                if self._images is not None:
+                    (first, *_) = self._step.strategy.experimental_local_results(self._images)
+                    dl.summary.image("images", _brightened(first))
+                    self._images = None
         return report[plan.loss]
 
+    def _summarize(self, gradients: Sequence[Any]) -> None:
+        """Record distributions, by the names of the original's ``gradient_histogram_summary``."""
+        arrays = [np.asarray(each, np.float64) for each in gradients]
+        magnitudes = np.abs(np.concatenate([each.ravel() for each in arrays]))
+        logarithms = np.log(magnitudes[magnitudes > 0])
+        dl.summary.histogram("log_gradients", logarithms.astype(np.float32))
+        if self._plan.summary_verbosity < 3:
+            return
+        for weight, gradient in zip(self._step.model.trainable_variables, arrays, strict=True):
+            dl.summary.histogram(f"{weight.path}/gradients", gradient.astype(np.float32))
+            dl.summary.histogram(weight.path, weight.value)
+
     def _pauses_after(self, step: int) -> bool:
-        return self._plan.evaluate_after(step) or (
-            self._is_chief and self._saver.due(step, self._plan)
+        """Whether the next step is not begun before this one is dealt with, weights and all."""
+        return (
+            self._plan.evaluate_after(step)
+            or self._summarizes(step, verbosity=3)
+            or (self._is_chief and self._saver.due(step, self._plan))
         )
 
     def _pause(self, step: int, is_last: bool) -> bool:
@@ -332,6 +379,13 @@ class BenchmarkLoop:
             return True
         self._say("Resuming training")
         return False
+
+
+def _brightened(images: Any) -> NDArray[np.float32]:
+    """The first images of a batch, each from its least value, which is 0, to its largest, 1."""
+    shown = np.asarray(images[:_SHOWN_IMAGES], np.float32)
+    least, most = (f(shown, axis=(1, 2, 3), keepdims=True) for f in (np.min, np.max))
+    return (shown - least) / np.maximum(most - least, 1e-6)
 
 
 @contextlib.contextmanager

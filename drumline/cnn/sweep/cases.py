@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +86,22 @@ class Result:
 
 
 def cases_of(
-    models: Sequence[str], devices: Sequence[int], modes: Sequence[str], flags: Sequence[str]
+    models: Sequence[str],
+    devices: Sequence[int],
+    modes: Sequence[str],
+    flags: Sequence[str],
+    of_models: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Case]:
-    """Return all combinations; with one device every mode is the same, and the first is run."""
+    """Return all combinations; with one device every mode is the same, and the first is run.
+
+    Args:
+        models, devices, modes: what is combined.
+        flags: of every case.
+        of_models: flags of a model's cases alone, which go before the others; None without any.
+    """
+    own = of_models or {}
     return [
-        Case(model, number, mode, tuple(flags))
+        Case(model, number, mode, (*own.get(model, ()), *flags))
         for model in models
         for number in devices
         for mode in (modes if number > 1 else modes[:1])

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import datetime
+import importlib.metadata
 import json
+import os
+import platform
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
@@ -52,12 +59,12 @@ def main(arguments: Sequence[str]) -> int:
     for mode in modes:
         if mode not in MODES:
             parser.error(f"--modes={given.modes}: a sweep is of one host: {', '.join(MODES)}")
-    multiply_adds = _checked(parser, models, rest)
+    datasets, multiply_adds = _checked(parser, models, rest)
     given.out.mkdir(parents=True, exist_ok=True)
-    cases = cases_of(models, devices, modes, rest)
+    cases = cases_of(models, devices, modes, rest, datasets)
     results = []
     try:
-        with Progress(console=console) as progress:
+        with ended_with_its_case(), Progress(console=console) as progress:
             task = progress.add_task("cases", total=len(cases))
             for result, kept in run_all(cases, Results(given.out), given.limit):
                 speed = result.images_per_second
@@ -86,27 +93,62 @@ def main(arguments: Sequence[str]) -> int:
     return int(bool(failed))
 
 
+@contextlib.contextmanager
+def ended_with_its_case() -> Iterator[None]:
+    """Let SIGTERM end a sweep as Ctrl-C does, with the case that runs.
+
+    It would continue by itself otherwise, beside the cases of the sweep that continues this one.
+    """
+
+    def end(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _checked(
     parser: argparse.ArgumentParser, models: Sequence[str], rest: Sequence[str]
-) -> dict[str, int]:
-    """The multiply-adds of each model; an unknown model or flag ends the command."""
+) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """The flags of each model's dataset, and its multiply-adds.
+
+    Where no flag names a dataset, a model that is not ImageNet's gets its own. An unknown model or
+    flag ends the command.
+    """
     import jax
 
     from drumline.cnn import models as known
+    from drumline.cnn.program import dataset_of
 
     try:
         parsed = cnn_flags.parse(rest)
-        dataset = parsed.data_name or "imagenet"
+        asked = dataset_of(parsed)
+        is_free = not (parsed.data_name or parsed.data_dir)
+        of_models = {}
         for model in models:
-            known.find(model, dataset)
+            those = [name for name in known.MODELS if model in known.MODELS[name]]
+            is_other = is_free and those and asked not in those
+            of_models[model] = known.find(model, those[0] if is_other else asked).dataset
     except ValueError as error:
         parser.error(str(error))
     with jax.default_device(jax.devices("cpu")[0]):
-        return {model: known.multiply_adds(known.build(model, dataset=dataset)) for model in models}
+        multiply_adds = {
+            model: known.multiply_adds(known.build(model, dataset=dataset))
+            for model, dataset in of_models.items()
+        }
+    flags = {
+        model: [f"--data_name={dataset}"]
+        for model, dataset in of_models.items()
+        if dataset != asked
+    }
+    return flags, multiply_adds
 
 
 def measured_machine() -> page.Machine:
@@ -125,9 +167,23 @@ def measured_machine() -> page.Machine:
         began = time.perf_counter()
         copied(source).block_until_ready()
         times.append(time.perf_counter() - began)
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("drumline", "jax")]
     return page.Machine(
-        device.device_kind if device.platform != "cpu" else "this machine's CPU",
+        device.device_kind if device.platform != "cpu" else _processors(),
         peak_flops(device, "float32"),
         2 * _COPIED_BYTES / min(times),
         device.platform == "cpu",
+        f"{', '.join(versions)}, {datetime.date.today().isoformat()}",
     )
+
+
+def _processors() -> str:
+    """The name of this machine's processor, and how many of its cores this process may use."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    name = next(names, "") or platform.processor() or "this machine's CPU"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {cores} core{'s' if cores != 1 else ''}"

@@ -26,12 +26,14 @@ class Machine:
         peak_flops: of a matrix product on one device, FLOPs a second.
         copy_bytes: that one device copies in a second.
         shares_processors: whether devices are logical ones of the same processors.
+        software: versions of what computed, and the date.
     """
 
     name: str
     peak_flops: float
     copy_bytes: float
     shares_processors: bool
+    software: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +108,11 @@ def times(machine: Machine, devices: int) -> int:
     return 1 if machine.shares_processors else devices
 
 
+def ideal_name(machine: Machine) -> str:
+    """What the speed of several devices is a share of."""
+    return "of one device alone" if machine.shares_processors else "of as many single devices"
+
+
 def advice(rows: Sequence[Row], machine: Machine) -> list[str]:
     """Return what to try next, a sentence each, the reason in it."""
     said = []
@@ -161,12 +168,13 @@ def markdown(
         machine: on which.
         picture: the path of the picture from the page; None without one.
     """
-    ideal = "of one device alone" if machine.shares_processors else "of as many single devices"
+    ideal = ideal_name(machine)
     lines = [
         f"# Networks of images on {machine.name}",
         "",
         f"A matrix product reaches {machine.peak_flops / 1e12:.3g} TFLOP/s on one device, a copy "
-        f"{machine.copy_bytes / 1e9:.3g} GB/s; both measured before.",
+        f"{machine.copy_bytes / 1e9:.3g} GB/s, both in float32."
+        + (f" By {machine.software}." if machine.software else ""),
         "",
     ]
     if machine.shares_processors:
@@ -181,13 +189,13 @@ def markdown(
     for row in rows:
         case = row.result.case
         lines.append(
-            f"| {case.model} | {case.devices} | {case.mode} | {row.result.batch_size} | "
+            f"| {case.model} | {case.devices} | {case.mode if case.devices > 1 else '-'} | "
+            f"{row.result.batch_size} | "
             f"{row.result.images_per_second:,.1f} | {_percent(row.efficiency)} | "
             f"{_percent(row.peak_share)} | {_percent(row.computing)} | "
             f"{_percent(row.communication)} | {_percent(row.input)} | {_percent(row.rest)} |"
         )
-    if flags := {flag for row in rows for flag in row.result.case.flags}:
-        lines += ["", f"All with `{' '.join(sorted(flags))}`."]
+    lines += ["", *_flags(rows)]
     if sentences := advice(rows, machine):
         lines += ["", "## What to try next", "", *(f"- {each}" for each in sentences)]
     if failed:
@@ -197,13 +205,29 @@ def markdown(
         ]
     lines += [
         "",
-        "*Of the peak*: three times the network's multiply-adds, beside a matrix product's. "
+        "*Of the peak*: three times the network's multiply-adds, beside a matrix product's, which "
+        "is measured when all cases have run, and comes out too low while other programs compute. "
         "*Computing* to *rest*: what the time of a step goes to, by the step profiler; input is "
         "the wait for images while devices are idle, and rest is Python. Communication that is not "
         "known (-) is within computing.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _flags(rows: Sequence[Row]) -> list[str]:
+    """Sentences that say with which flags all ran, and some models alone."""
+    of_models = {row.result.case.model: row.result.case.flags for row in rows}
+    common = [
+        flag
+        for flag in next(iter(of_models.values()), ())
+        if all(flag in flags for flags in of_models.values())
+    ]
+    said = [f"All with `{' '.join(common)}`."] if common else []
+    for model, flags in of_models.items():
+        if own := [flag for flag in flags if flag not in common]:
+            said.append(f"{model} with `{' '.join(own)}`.")
+    return [" ".join(said)] if said else []
 
 
 def _percent(share: float | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from drumline._extras import import_extra
-from drumline.cnn.sweep.page import Machine, Row, times
+from drumline.cnn.sweep.page import Machine, Row, ideal_name, times
 
 _MODES = {"replicated": "#30638e", "parameter_server": "#d1495b", "independent": "#8d96a3"}
 _PARTS = {
@@ -16,15 +16,19 @@ _PARTS = {
     "input": "#7b5ea7",
     "rest": "#dfe3e8",
 }
+_ALONE = "#46505a"
 _LEAST_WRITTEN = 0.06
+_FEW = 2
+"""With so many numbers of devices and fewer, speeds are bars beside those of the steps' time."""
 _BAR_INCHES = 0.34
 
 
 def draw(rows: Sequence[Row], machine: Machine, path: Path) -> None:
     """Draw two panels for each model.
 
-    On the left are images per second over devices, a line for each mode; on the right a bar for
-    each case, split into what the time of its steps went to.
+    On the left are images per second: a bar for each case, or where there are more than two numbers
+    of devices a line over them for each mode. On the right is a bar for each case, split into what
+    the time of its steps went to.
 
     Raises:
         MissingExtraError: without matplotlib.
@@ -33,7 +37,9 @@ def draw(rows: Sequence[Row], machine: Machine, path: Path) -> None:
     backend = import_extra("matplotlib.backends.backend_agg", "profile", "The picture of a sweep")
     models = list(dict.fromkeys(row.result.case.model for row in rows))
     by_model = [[row for row in rows if row.result.case.model == model] for model in models]
-    heights = [max(2.3, 1.0 + _BAR_INCHES * len(own)) for own in by_model] or [1.0]
+    few = len({row.result.case.devices for row in rows}) <= _FEW
+    least = 1.2 if few else 2.3
+    heights = [max(least, 0.5 + _BAR_INCHES * len(own)) for own in by_model] or [1.0]
     figure = figure_module.Figure(figsize=(10.5, sum(heights) + 1.1), layout="constrained")
     backend.FigureCanvasAgg(figure)
     panels = figure.subplots(
@@ -43,11 +49,18 @@ def draw(rows: Sequence[Row], machine: Machine, path: Path) -> None:
         gridspec_kw={"height_ratios": heights, "width_ratios": [1, 1.35]},
     )
     for (speeds, shares), model, own in zip(panels, models, by_model, strict=False):
-        _draw_speeds(speeds, own, machine)
-        speeds.set_title(f"{model}: images per second", loc="left", fontsize=11)
+        title = f"{model}: images per second"
+        if few:
+            _draw_bars(speeds, own)
+            title += f" ({ideal_name(machine)})" if any(r.efficiency for r in own) else ""
+        else:
+            _draw_lines(speeds, own, machine)
+        speeds.set_title(title, loc="left", fontsize=11)
         _draw_shares(shares, own)
         shares.set_title("what the time of a step goes to", loc="left", fontsize=11)
-    if models:
+        if few:  # they are at the left bars
+            shares.set_yticklabels([])
+    if models and not few:
         panels[-1][0].set_xlabel("devices")
     handles = {
         label: handle
@@ -63,13 +76,32 @@ def draw(rows: Sequence[Row], machine: Machine, path: Path) -> None:
             frameon=False,
             fontsize=9,
         )
-    figure.suptitle(
-        f"Training networks of images on {machine.name}", x=0.01, ha="left", fontsize=13
-    )
+    title = f"Training networks of images on {machine.name}"
+    if machine.software:
+        title += f"\n{machine.software}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     figure.savefig(path, dpi=150)
 
 
-def _draw_speeds(panel: Any, rows: Sequence[Row], machine: Machine) -> None:
+def _draw_bars(panel: Any, rows: Sequence[Row]) -> None:
+    most = max(row.result.images_per_second or 0 for row in rows)
+    for place, row in enumerate(rows):
+        case, speed = row.result.case, row.result.images_per_second or 0
+        color = _ALONE if case.devices == 1 else _MODES.get(case.mode)
+        panel.barh(place, speed, 0.72, color=color)
+        text = f"{speed:,.0f}" if speed >= 100 else f"{speed:.3g}"
+        if row.efficiency is not None and case.devices > 1:
+            text += f"  ({row.efficiency:.0%})"
+        panel.text(speed + most / 60, place, text, va="center", fontsize=9)
+    panel.set_yticks(range(len(rows)), [_name(row) for row in rows], fontsize=9)
+    panel.invert_yaxis()
+    panel.set_xlim(0, 1.35 * most)
+    panel.set_xticks([])
+    panel.spines[["top", "right", "bottom"]].set_visible(False)
+    panel.tick_params(axis="y", length=0)
+
+
+def _draw_lines(panel: Any, rows: Sequence[Row], machine: Machine) -> None:
     single = next((r for r in rows if r.result.case.devices == 1), None)
     for mode in dict.fromkeys(row.result.case.mode for row in rows):
         own = [r for r in rows if r.result.case.mode == mode]

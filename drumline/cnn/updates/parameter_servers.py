@@ -18,7 +18,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 import drumline as dl
 from drumline.cnn.updates import hosts
-from drumline.cnn.updates.steps import LossOptions, TrainingStep
+from drumline.cnn.updates.steps import GRADIENTS, LossOptions, TrainingStep
 from drumline.distribute.parameter_server import ChiefLostError
 
 _AXIS = "device"
@@ -115,11 +115,18 @@ class ServerStep(TrainingStep):
         self.workers = len(self._addresses)
         self._batches = iter(self._coordinator.create_per_worker_dataset(dataset))
 
+        self._worker_steps = {
+            with_gradients: self._worker_step(with_gradients) for with_gradients in (False, True)
+        }
+
+    def _worker_step(self, with_gradients: bool) -> Callable[[Iterator[Any]], dict[str, Any]]:
+        program = self._program(with_gradients)
+
         def worker_step(batches: Iterator[Any]) -> dict[str, Any]:
-            results: dict[str, Any] = strategy.run(self._run, args=tuple(next(batches)))
+            results: dict[str, Any] = self.strategy.run(program, args=tuple(next(batches)))
             return results
 
-        self._worker_step = worker_step
+        return worker_step
 
     def _gradients(self, images: Any, labels: Any) -> tuple[list[Any], dict[str, Any]]:
         if self._replicas == 1:
@@ -159,11 +166,12 @@ class ServerStep(TrainingStep):
         while True:
             yield None
 
-    def __call__(self, batch: Any) -> Any:
+    def __call__(self, batch: Any, with_gradients: bool = False) -> Any:
         """Schedule a step of every worker; return what they will report."""
         del batch
+        worker_step = self._worker_steps[with_gradients]
         return [
-            self._coordinator.schedule(self._worker_step, args=(self._batches,))
+            self._coordinator.schedule(worker_step, args=(self._batches,))
             for _ in range(self.workers)
         ]
 
@@ -187,7 +195,16 @@ class ServerStep(TrainingStep):
     def report(self, results: Any) -> dict[str, float]:
         """The means of what the workers report."""
         reports = [each.fetch() for each in results]
-        return {name: float(np.mean([report[name] for report in reports])) for name in reports[0]}
+        return {
+            name: float(np.mean([report[name] for report in reports]))
+            for name in reports[0]
+            if name != GRADIENTS
+        }
+
+    def gradients(self, results: Any) -> list[Any]:
+        """The means of the workers' gradients."""
+        parts = zip(*(each.fetch()[GRADIENTS] for each in results), strict=True)
+        return [np.mean(of_workers, axis=0) for of_workers in parts]
 
     def barrier(self) -> None:
         """Wait for all that is scheduled."""

@@ -18,6 +18,9 @@ from keras import ops
 
 import drumline as dl
 
+GRADIENTS = "gradients"
+"""The name of a step's gradients among its results, where they were asked for."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LossOptions:
@@ -92,7 +95,8 @@ class TrainingStep:
         self._optimizer = optimizer
         self._options = options
         self._replicas = strategy.num_replicas_in_sync
-        self._run: Callable[..., Any] = self._forward
+        self._run: Callable[..., tuple[Sequence[Any], dict[str, Any]]] = self._forward
+        self._programs: dict[Any, Callable[..., dict[str, Any]]] = {}
         self._independent: _IndependentWeights | None = None
         self._pending: list[dl.Variable] = []
         self._decayed = decayed_weights(model)
@@ -114,12 +118,32 @@ class TrainingStep:
         else:
             self._run = self._train
 
-    def __call__(self, batch: Sequence[Any]) -> dict[str, Any]:
-        """Run a step; return each replica's shares of what is reported, which `report` sums."""
-        results = self.strategy.run(self._run, args=tuple(batch))
+    def __call__(self, batch: Sequence[Any], with_gradients: bool = False) -> dict[str, Any]:
+        """Run a step.
+
+        Args:
+            batch: images and labels, of each replica.
+            with_gradients: return them as well; that is a program of its own.
+
+        Returns:
+            Each replica's shares of what is reported, which `report` sums (losses, accuracies
+            where asked for, and the loss scale where there is one), and of the gradients that this
+            step computes, which `gradients` sums.
+        """
+        results = self.strategy.run(self._program(with_gradients), args=tuple(batch))
         if self._run == self._fill:
             self._run = self._train_delayed
         return dict(results)
+
+    def _program(self, with_gradients: bool) -> Callable[..., dict[str, Any]]:
+        """Return what a replica runs now; the same function for the same step."""
+        run = self._run
+
+        def program(images: Any, labels: Any) -> dict[str, Any]:
+            gradients, report = run(images, labels)
+            return report | ({GRADIENTS: gradients} if with_gradients else {})
+
+        return self._programs.setdefault((run, with_gradients), program)
 
     def wait(self, results: dict[str, Any]) -> None:
         """Wait for a step's end."""
@@ -134,37 +158,53 @@ class TrainingStep:
 
     def report(self, results: dict[str, Any]) -> dict[str, float]:
         """Sum the replicas' shares, and wait for them."""
-        return {name: float(self.strategy.reduce("SUM", value)) for name, value in results.items()}
+        return {
+            name: float(self.strategy.reduce("SUM", value))
+            for name, value in results.items()
+            if name != GRADIENTS
+        }
+
+    def gradients(self, results: dict[str, Any]) -> list[Any]:
+        """Return the gradients of a step's batch, one for each trained weight.
+
+        Of independent replicas they are the first's.
+        """
+        parts = results[GRADIENTS]
+        if self._independent is not None:
+            return [self.strategy.experimental_local_results(part)[0] for part in parts]
+        return list(self.strategy.reduce("SUM", parts))
 
     def collect(self) -> None:
         """Give the model the weights of the first of independent replicas."""
         if self._independent is not None:
             self._independent.collect()
 
-    def _forward(self, images: Any, labels: Any) -> dict[str, Any]:
+    def _forward(self, images: Any, labels: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         logits = self.model(images, training=False)
         report = report_of(logits, labels, self._options.batch_size)
-        return {"total_loss": jnp.zeros(()), "base_loss": jnp.zeros(())} | report
+        return (), {"total_loss": jnp.zeros(()), "base_loss": jnp.zeros(())} | report
 
-    def _train(self, images: Any, labels: Any) -> dict[str, Any]:
+    def _train(self, images: Any, labels: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         gradients, report = self._gradients(images, labels)
+        shown = self._shown(gradients)
         self._apply(gradients)
-        return report
+        return shown, report
 
-    def _fill(self, images: Any, labels: Any) -> dict[str, Any]:
+    def _fill(self, images: Any, labels: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         """The first delayed step, which has no gradients to apply yet."""
         gradients, report = self._gradients(images, labels)
         for pending, gradient in zip(self._pending, gradients, strict=True):
             pending.assign(gradient)
-        return report
+        return self._shown(gradients), report
 
-    def _train_delayed(self, images: Any, labels: Any) -> dict[str, Any]:
+    def _train_delayed(self, images: Any, labels: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         gradients, report = self._gradients(images, labels)
         due = [pending.value for pending in self._pending]
         for pending, gradient in zip(self._pending, gradients, strict=True):
             pending.assign(gradient)
+        shown = self._shown(gradients)
         self._apply(due)
-        return report
+        return shown, report
 
     def _gradients(self, images: Any, labels: Any) -> tuple[list[Any], dict[str, Any]]:
         weights = self.model.trainable_variables
@@ -178,7 +218,9 @@ class TrainingStep:
         assert self._optimizer is not None
         self._optimizer.apply(gradients, self.model.trainable_variables)
 
-    def _train_independently(self, images: Any, labels: Any) -> dict[str, Any]:
+    def _train_independently(
+        self, images: Any, labels: Any
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
         own = self._independent
         assert own is not None and self._optimizer is not None
 
@@ -195,15 +237,17 @@ class TrainingStep:
 
         (_, (report, others)), gradients = jax.value_and_grad(loss, has_aux=True)(trainable, others)
         values = zip([*weights, *kept], [*trainable, *slots], strict=True)
-        pairs = zip([self._unscaled(gradient) for gradient in gradients], weights, strict=True)
+        gradients = [self._unscaled(gradient) for gradient in gradients]
+        pairs = zip(gradients, weights, strict=True)
         with keras.StatelessScope(state_mapping=list(values)) as scope:
+            shown = self._shown(gradients)
             self._optimizer.apply_gradients(list(pairs), skip_gradients_aggregation=True)
         own.assign(
             [scope.get_current_value(variable) for variable in weights],
             others,
             [scope.get_current_value(variable) for variable in kept],
         )
-        return report
+        return shown, report
 
     def _loss(self, logits: Any, labels: Any, weights: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
         """This replica's share of the batch's loss, scaled; and what is reported."""
@@ -218,9 +262,24 @@ class TrainingStep:
         if options.accuracies:
             report |= report_of(logits, labels, options.batch_size)
         scaled = total * options.loss_scale
+        scales = {"loss_scale": options.loss_scale} if options.loss_scale != 1 else {}
         if isinstance(self._optimizer, keras.optimizers.LossScaleOptimizer):
             scaled = self._optimizer.scale_loss(total)
+            scales = {
+                "loss_scale": self._optimizer.scale_loss(jnp.ones(())),
+                "loss_scale_normal_steps": self._optimizer.step_counter.value,
+            }
+        report |= {
+            name: jnp.asarray(value, "float32") / self._replicas for name, value in scales.items()
+        }
         return scaled, jax.lax.stop_gradient(report)
+
+    def _shown(self, gradients: Sequence[Any]) -> list[Any]:
+        """Gradients to look at, without the scale that the optimizer has before it applies them."""
+        scale: Any = 1
+        if isinstance(self._optimizer, keras.optimizers.LossScaleOptimizer):
+            scale = self._optimizer.scale_loss(jnp.ones(()))
+        return [each.astype("float32") / scale for each in gradients]
 
     def _unscaled(self, gradient: Any) -> Any:
         options = self._options

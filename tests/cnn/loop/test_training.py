@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import drumline as dl
@@ -20,8 +23,8 @@ class Steps:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def __call__(self, batch: int) -> dict[str, Any]:
-        self.events.append(f"start {batch}")
+    def __call__(self, batch: int, with_gradients: bool = False) -> dict[str, Any]:
+        self.events.append(f"start {batch}" + (" with gradients" if with_gradients else ""))
         return {"number": batch}
 
     def wait(self, results: dict[str, Any]) -> None:
@@ -32,6 +35,10 @@ class Steps:
 
     def report(self, results: dict[str, Any]) -> dict[str, float]:
         return {"total_loss": float(results["number"])}
+
+    def gradients(self, results: dict[str, Any]) -> list[Any]:
+        self.events.append(f"gradients {results['number']}")
+        return []
 
     def collect(self) -> None:
         self.events.append("collect")
@@ -68,6 +75,38 @@ def test_the_last_loss_of_a_continued_run_is_looked_at() -> None:
     assert found.num_steps == 4 and found.loss == 3
 
 
+def test_warm_up_and_evaluation_are_not_timed_and_the_last_step_is_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, saved = [0.0], []
+
+    class Timed(Steps):
+        def wait(self, results: dict[str, Any]) -> None:
+            now[0] += 100 if results["number"] < 2 else 1
+
+    class Saver(Nothing):
+        def save(self, step: int) -> None:
+            saved.append(step)
+
+    def evaluate(step: int) -> float:
+        now[0] += 1000
+        return 0.0
+
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    plan = RunPlan(7, 2, images=8, evaluate_after=lambda step: step == 5)
+    loop = BenchmarkLoop(
+        Timed(),  # type: ignore[arg-type]
+        itertools.count(),
+        plan,
+        Saver(3),
+        say=lambda line: None,
+        evaluate=evaluate,
+    )
+    found = loop.run()
+    assert (found.num_steps, found.average_wall_time, found.images_per_sec) == (4, 1.0, 8.0)
+    assert saved == [7] and now == [1204.0]
+
+
 def test_summaries_have_the_rate_of_their_step() -> None:
     """The first step behind the warm-up has made as many updates as the warm-up has steps."""
     asked: list[int] = []
@@ -83,6 +122,60 @@ def test_summaries_have_the_rate_of_their_step() -> None:
     )
     loop.run()
     assert asked == [4, 6]
+
+
+@pytest.mark.parametrize("verbosity", [1, 2, 3])
+def test_summaries_ask_for_gradients_and_weights_of_their_step(verbosity: int) -> None:
+    """Weights are those behind a step for as long as the next one is not begun."""
+    steps = Steps()
+    plan = RunPlan(4, 1, images=1, summary_steps=2, summary_verbosity=verbosity)
+    loop = BenchmarkLoop(steps, itertools.count(), plan, Nothing(), say=lambda line: None)  # type: ignore[arg-type]
+    loop.run()
+    asked, at = [event for event in steps.events if "gradients" in event], steps.events.index
+    if verbosity == 1:
+        assert asked == []
+        return
+    assert asked == [
+        "start 2 with gradients",
+        "gradients 2",
+        "start 4 with gradients",
+        "gradients 4",
+    ]
+    assert (at("gradients 2") < at("start 3")) == (verbosity == 3)
+
+
+@pytest.mark.parametrize("verbosity", [2, 3])
+def test_a_summary_has_images_of_its_step(
+    verbosity: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[int, Any] = {}
+    monkeypatch.setattr(dl.summary, "image", lambda name, data: kept.update({len(kept): data}))
+    rows = [np.full((5, 2, 2, 3), number, np.float32) for number in range(5)]
+    for number, batch in enumerate(rows):
+        batch[1:, 0, 0] = 0
+        batch[1:, 0, 1] = number
+        batch[1:, 1] = 10
+
+    class Fed(Steps):
+        strategy = dl.distribute.get_strategy()
+
+        def __call__(self, batch: Any, with_gradients: bool = False) -> dict[str, Any]:
+            return {"number": 0}
+
+    loop = BenchmarkLoop(
+        Fed(),  # type: ignore[arg-type]
+        iter([(batch, None) for batch in rows]),
+        RunPlan(4, 1, 1, summary_steps=2, summary_verbosity=verbosity, summary_images=True),
+        Nothing(),
+        say=lambda line: None,
+        summaries=dl.summary.create_file_writer(str(tmp_path)),
+    )
+    loop.run()
+    assert len(kept) == (2 if verbosity == 3 else 0)
+    for image, number in zip(kept.values(), (2, 4), strict=False):
+        assert image.shape == (3, 2, 2, 3)
+        assert not image[0].any(), "it is of one color"
+        assert image[1, ..., 0].ravel().tolist() == pytest.approx([0, number / 10, 1, 1])
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 2, 3])

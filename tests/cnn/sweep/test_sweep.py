@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,9 +104,61 @@ def test_modes_that_hardly_differ_are_not_ranked() -> None:
     assert not page.advice(page.rows_of(close, GPUS, {}), GPUS)
 
 
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
+def test_flags_of_all_and_of_a_model_are_told_apart() -> None:
+    flags = {"a": ("--x=1",), "b": ("--data_name=cifar10", "--x=1")}
+    found = [Result(Case(m, 1, "replicated", own), 1.0, 8) for m, own in flags.items()]
+    rows = page.rows_of(found, GPUS, {})
+    assert "All with `--x=1`. b with `--data_name=cifar10`." in page.markdown(rows, [], GPUS, None)
+
+
+def test_each_model_has_its_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Case] = []
+
+    def run_all(cases: list[Case], *_: Any) -> Iterator[Any]:
+        ran.extend(cases)
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(command, "run_all", run_all)
+    monkeypatch.setattr("drumline.cnn.models.build", lambda *_, **__: None)
+    monkeypatch.setattr("drumline.cnn.models.multiply_adds", lambda _: 1)
+    given = ["--models=lenet,resnet20", "--devices=1", f"--out={tmp_path}", "--batch_size=2"]
+    assert command.main(given) == 130
+    assert [case.flags for case in ran] == [
+        ("--batch_size=2",),
+        ("--data_name=cifar10", "--batch_size=2"),
+    ]
+    with pytest.raises(SystemExit):
+        command.main([*given, "--data_name=imagenet"])
+
+
+def test_a_sweep_that_is_ended_ends_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[subprocess.Popen[str]] = []
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+    class Noted(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *_: Any, **options: Any) -> None:
+            super().__init__(sleeping, **options)
+            began.append(self)
+
+        def communicate(self, *args: Any, **options: Any) -> Any:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().communicate(*args, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, command.ended_with_its_case():
+        run(Case("trivial", 1, "replicated"), 600)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert began[0].wait(timeout=60) == -signal.SIGKILL
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("most", [2, 4])
+def test_the_picture_is_drawn(tmp_path: Path, most: int) -> None:
     path = tmp_path / "sweep.png"
-    picture.draw(page.rows_of(results(), GPUS, {}), GPUS, path)
+    more = [] if most == 2 else [Result(Case("vgg16", 4, "replicated"), 280.0, 32)]
+    picture.draw(page.rows_of(results() + more, GPUS, {}), GPUS, path)
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size > 10_000
 
 

@@ -129,6 +129,39 @@ def test_the_loss_scale_changes_no_number(scale: float) -> None:
     assert_close(run_steps(STRATEGIES["replicated"](), options), by_hand(delay=0))
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_loss_scale_is_reported_as_it_was_in_the_step(name: str) -> None:
+    options = LossOptions(batch_size=ROWS, loss_scale=16.0)
+    assert scales(STRATEGIES[name](), keras.optimizers.SGD, options) == [{"loss_scale": 16}] * STEPS
+
+    def growing(rate: float) -> keras.optimizers.Optimizer:
+        inner = keras.optimizers.SGD(rate)
+        return keras.optimizers.LossScaleOptimizer(inner, initial_scale=4, dynamic_growth_steps=2)
+
+    found = scales(STRATEGIES[name](), growing, LossOptions(batch_size=ROWS))
+    assert [each["loss_scale"] for each in found] == [4, 4, 8, 8, 16, 16]
+    assert [each["loss_scale_normal_steps"] for each in found] == [0, 1] * 3
+    assert scales(STRATEGIES[name](), keras.optimizers.SGD, OPTIONS) == [{}] * STEPS
+
+
+def scales(
+    strategy: dl.distribute.Strategy,
+    made: Callable[[float], keras.optimizers.Optimizer],
+    options: LossOptions,
+) -> list[dict[str, float]]:
+    """What steps report of a loss scale."""
+    with strategy.scope():
+        model, optimizer = linear_model(), made(RATE)
+    step = TrainingStep(strategy, model, optimizer, options)
+    reports = [
+        step.report(step(batch)) for batch in strategy.experimental_distribute_dataset(dataset())
+    ]
+    return [
+        {name: value for name, value in report.items() if name.startswith("loss_scale")}
+        for report in reports
+    ]
+
+
 def test_independent_replicas_train_alone() -> None:
     """Each as SGD on its own half of each batch; what is read and collected is the first's."""
     losses = []
@@ -142,6 +175,72 @@ def test_independent_replicas_train_alone() -> None:
     mean = np.mean([losses[0][0], losses[1][0]], axis=0).tolist()
     found = run_steps(STRATEGIES["replicated"](), OPTIONS, independent=True)
     assert_close(found, (mean, losses[0][1]))
+
+
+Made = Callable[[dl.distribute.Strategy, keras.Model], TrainingStep]
+
+SEEN: dict[str, tuple[str, Made]] = {
+    "one device": (
+        "one device",
+        lambda s, m: TrainingStep(s, m, keras.optimizers.SGD(RATE), OPTIONS),
+    ),
+    "replicated": (
+        "replicated",
+        lambda s, m: TrainingStep(s, m, keras.optimizers.SGD(RATE), OPTIONS),
+    ),
+    "delayed": (
+        "replicated",
+        lambda s, m: TrainingStep(s, m, keras.optimizers.SGD(RATE), OPTIONS, delayed=True),
+    ),
+    "scaled": (
+        "replicated",
+        lambda s, m: TrainingStep(s, m, scaling(), LossOptions(ROWS, DECAY, travels_in="float32")),
+    ),
+}
+
+
+def scaling() -> keras.optimizers.Optimizer:
+    """Its scale doubles after each step."""
+    return keras.optimizers.LossScaleOptimizer(
+        keras.optimizers.SGD(RATE), initial_scale=8.0, dynamic_growth_steps=1
+    )
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_gradients_are_those_of_the_formula(name: str) -> None:
+    """Of each step's batch at the weights before it, whichever step they were asked for."""
+    strategy = STRATEGIES[SEEN[name][0]]()
+    with strategy.scope():
+        model = linear_model()
+        step = SEEN[name][1](strategy, model)
+    data = strategy.experimental_distribute_dataset(dataset())
+    for batch, (rows, labels) in zip(data, batches(), strict=True):
+        before = [np.asarray(w, np.float64) for w in model.get_weights()]
+        results = step(batch, with_gradients=True)
+        scales = {"loss_scale", "loss_scale_normal_steps"} if name == "scaled" else set()
+        assert set(step.report(results)) == {"total_loss", "base_loss"} | scales
+        for found, expected in zip(
+            step.gradients(results), slopes(before, rows, labels)[1], strict=True
+        ):
+            np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("optimizer", [lambda: keras.optimizers.SGD(RATE), scaling])
+def test_gradients_of_independent_replicas_are_the_firsts(
+    optimizer: Callable[[], keras.optimizers.Optimizer],
+) -> None:
+    strategy = STRATEGIES["replicated"]()
+    with strategy.scope():
+        model = linear_model()
+        step = TrainingStep(strategy, model, optimizer(), OPTIONS, independent=True)
+    data = strategy.experimental_distribute_dataset(dataset())
+    weights = first_weights()
+    for batch, (rows, labels) in zip(data, batches(), strict=True):
+        _, expected = slopes(weights, rows[: ROWS // 2], labels[: ROWS // 2])
+        found = step.gradients(step(batch, with_gradients=True))
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-4, atol=2e-6)
+        weights = [w - RATE * g for w, g in zip(weights, expected, strict=True)]
 
 
 def test_accuracies_are_those_of_the_whole_batch() -> None:
@@ -171,7 +270,13 @@ def test_a_worker_of_parameter_servers_computes_on_its_devices(
             model = linear_model()
             optimizer = keras.optimizers.SGD(RATE)
         step = ServerStep(strategy, model, optimizer, OPTIONS, lambda _: dataset(), devices=devices)
-        losses = [step.report(step(None))["total_loss"] for _ in range(STEPS)]
+        losses = [step.report(step(None))["total_loss"] for _ in range(STEPS - 1)]
+        weights = [np.asarray(w, np.float64) for w in model.get_weights()]
+        results = step(None, with_gradients=True)
+        losses.append(step.report(results)["total_loss"])
+        expected = slopes(weights, *batches()[-1])[1]
+        for found, gradient in zip(step.gradients(results), expected, strict=True):
+            np.testing.assert_allclose(found, gradient, rtol=1e-4, atol=2e-6)
         assert_close((losses, model.get_weights()), by_hand(delay=0))
 
 
