@@ -18,6 +18,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import functools
+import math
 import queue
 import threading
 import time
@@ -37,6 +38,8 @@ CHECKPOINTING = "checkpointing"
 VALIDATION = "validation"
 PYTHON = "Python"
 PROFILER = "profiler"
+
+STARTING = (PYTHON, "starting steps")
 
 WORKERS = "workers"
 """The chief of parameter servers waits for its workers; they know what they do."""
@@ -61,6 +64,8 @@ Place = tuple[str, str]
 active: StepRecorder | None = None
 """Of the step profile that is being made in this process."""
 
+_thread = threading.get_ident
+
 _ALONE: Place = (PYTHON, "")
 _ELSEWHERE = contextlib.nullcontext()
 _ABSORBING = (VALIDATION, PROFILER)
@@ -70,13 +75,19 @@ _MOST_MARKS = 4096
 _WATCH_SECONDS = 0.002
 _LATER_WATCH_SECONDS = 0.1
 """The thread that waits for programs wakes at most so often: that takes 0.1 ms from computing. The
-first is until it has seen some programs end."""
+first is until it has seen some programs end, or many with others behind them."""
 _KNOWN_ENDS = 32
+_EVERY = 16
+"""One of so many visits to a place, and starts of a step, is timed: doing it for each is long."""
 _LONGEST_OWN = 2e-4
 """Seconds: if noting an event takes longer, the system gave the processor to others meanwhile."""
 _SPACING = 0.05
-"""Of the time of a step: so long after it was asked whether a program has ended it is no more asked
-than when another is started. Each time costs as much as all else that is done at a mark."""
+_LONG_SPACING = 2.0
+"""Of the time of a step: so long after it was asked whether a program has ended it is not asked
+again. Each time costs as much as all else that is done at a mark, and on a GPU's stream a callback.
+The second is where devices are not seen to rest: one step of some asks, and a stall."""
+_MOST_UNASKED = 15
+"""Steps in a row; first one, then three, then seven."""
 _LONGEST_WAIT = 1.0
 """Seconds that the end of a profile waits for that thread, and so for a program."""
 
@@ -195,23 +206,23 @@ def has_ended(array: Any) -> bool:
 def counted_as(part: str, name: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a function in which the training thread is in a part, while a profile is made."""
 
+    place = (part, name)
+
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def counted(*args: Any, **kwargs: Any) -> Any:
             recorder = active
-            if recorder is None or not recorder.is_here():
+            if recorder is None or _thread() != recorder.thread:
                 return function(*args, **kwargs)
-            with recorder.at(part, name):
+            recorder.enter(place)
+            try:
                 return function(*args, **kwargs)
+            finally:
+                recorder.leave()
 
         return counted
 
     return decorate
-
-
-def _begins_within_call(array: Any) -> bool:
-    devices: Any = array.sharding.device_set
-    return next(iter(devices)).platform == "cpu"
 
 
 class _Visit:
@@ -247,14 +258,15 @@ class StepRecorder:
         strategies: those whose steps ran, in order, without repetition.
         coordinators: of parameter servers, on whose workers steps were scheduled.
         on_coordinator: called with each of them when it is first seen.
-        on_step: called with an array of its results when a step was started.
+        on_step: called with an array of its results when a step was started; None once there is
+            nothing more to do.
         last_array: of the results of the program that was started last.
         own_seconds: that recording took, in the training thread and in the one that waits.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
-        self.thread = threading.get_ident()
+        self.thread = _thread()
         self.steps = 0
         self.rows = self.taken = 0
         self.programs_seen: dict[int, Any] = {}
@@ -266,7 +278,10 @@ class StepRecorder:
         self.last_array: Any = None
         self._here_seconds = self._watcher_seconds = 0.0
         self._started_at = self._spacing = 0.0
+        self._asks_at = math.inf
+        self._unasked = self._left_unasked = self._unready = 0
         self._visits: dict[Place, _Visit] = {}
+        self._visits_untimed = self._starts_untimed = _EVERY
         self._totals: dict[Place, float] = {}
         self._stack: list[Place] = []
         self._place = _ALONE
@@ -277,10 +292,12 @@ class StepRecorder:
         self._compiled: list[Interval] = []
         self._watched: queue.SimpleQueue[BusyTime | None] = queue.SimpleQueue()
         self._is_watching = False
+        self._sharding: Any = None
+        self._is_on_cpu = False
         self._awaited: Any = None
         self._awaited_of: BusyTime | None = None
         self._ends: dict[Place, Ends] = {}
-        self._known_ends = 0
+        self._known_ends = self._passed = 0
         self._watcher: threading.Thread | None = None
         _forks.tell_in_child(self)
 
@@ -288,7 +305,7 @@ class StepRecorder:
 
     def at(self, part: str, name: str = "") -> contextlib.AbstractContextManager[None]:
         """Within the block the training thread is there; in other threads nothing is recorded."""
-        if threading.get_ident() != self.thread:
+        if _thread() != self.thread:
             return _ELSEWHERE
         place = (part, name)
         visit = self._visits.get(place)
@@ -298,31 +315,48 @@ class StepRecorder:
 
     def enter(self, place: Place) -> None:
         """Go to a place; `leave` returns from it. Called by the training thread alone."""
+        self._visits_untimed -= 1
+        began = None if self._visits_untimed else self.clock()
         here = self._place
         self._stack.append(here)
         if place != here and (here[0] not in _ABSORBING or place[0] == here[0]):
-            self._mark(place)
+            # As in `leave`, without a call of its own: what is recorded between long programs finds
+            # no code in the processor's caches, so that it costs by how much code it is.
+            now = self.clock()
+            if now >= self._asks_at:
+                self._poll(now)
+            self._place = place
+            self._marks.append((now, place))
+        if began is not None:
+            self._visits_untimed = _EVERY
+            self._note_own(began, 2 * _EVERY)  # leaving takes as long
 
     def leave(self) -> None:
         """Return from the innermost place."""
         place = self._stack.pop()
         if place != self._place:
-            self._mark(place)
+            now = self.clock()
+            if now >= self._asks_at:
+                self._poll(now)
+            self._place = place
+            self._marks.append((now, place))
+            if len(self._marks) > _MOST_MARKS:
+                self._fold(now)
+                self._here_seconds += self.clock() - now
 
     def is_here(self) -> bool:
         """Whether the calling thread is the one that trains."""
-        return threading.get_ident() == self.thread
+        return _thread() == self.thread
 
     @property
     def part(self) -> str:
         """In which part the training thread is."""
         return self._place[0]
 
-    def begins(self, entered: float, rows: int, strategy: Any) -> float:
-        """Note that a step is about to be started.
+    def begins(self, rows: int, strategy: Any) -> float:
+        """Enter the place in which a step is started; `leave` returns from it.
 
         Args:
-            entered: the time before what is done for the profile.
             rows: of input that the step takes; 0 if unknown.
             strategy: whose step it is; None without one.
 
@@ -332,7 +366,7 @@ class StepRecorder:
         self.taken = rows
         if strategy is not None and strategy not in self.strategies:
             self.strategies.append(strategy)
-        self._note_own(entered)
+        self.enter(STARTING)
         return self.clock()
 
     def returned(self, results: Any, began: float) -> None:
@@ -353,31 +387,61 @@ class StepRecorder:
         if is_step:
             self.steps += 1
             self.rows += self.taken
-        self._spacing = min(_WATCH_SECONDS, _SPACING * (now - self._started_at))
-        self._started_at = now
-        self._poll(now)
+        if now >= self._asks_at:
+            self._poll(now)
+        self._set_spacing(now)
+        busy = self._now_busy
         if array is not None:
-            self._note_program(array, began, now)
-        self._note_own(now)
+            self.last_array = array
+            if busy is None:
+                busy = self._note_program(array, began, now)
+            else:
+                busy.array, busy.seen = array, now
+            if busy is not None and not self._is_watching:
+                self._is_watching = True
+                self._watch(busy)
+        self._asks_at = math.inf if busy is None else busy.seen + self._spacing
+        self._starts_untimed -= 1
+        if not self._starts_untimed:
+            self._starts_untimed = _EVERY
+            self._note_own(now, _EVERY)
         if is_step and self.on_step is not None:
             self.on_step(array)
 
-    def _note_program(self, array: Any, began: float, now: float) -> None:
-        self.last_array = array
-        busy = self._now_busy
-        if busy is None:
-            if has_ended(array):
-                self._busy.append((began, now))
-                return
-            # On a CPU it begins to compute within the call, on the processors that it needs, too.
-            began = began if _begins_within_call(array) else now
-            since = max(began, self._busy[-1][1]) if self._busy else began
-            busy = self._now_busy = BusyTime(array, since, now)
+    def _set_spacing(self, now: float) -> None:
+        """Decide for the step that is started now when it is asked for the end of a program."""
+        spacing = _SPACING
+        if self._now_busy is None:  # devices rest
+            self._unasked = self._left_unasked = 0
+        elif self._left_unasked:
+            self._left_unasked -= 1
+            spacing = _LONG_SPACING
         else:
-            busy.array, busy.seen = array, now
-        if not self._is_watching:
-            self._is_watching = True
-            self._watch(busy)
+            self._left_unasked = self._unasked = min(_MOST_UNASKED, 2 * self._unasked + 1)
+        self._spacing = min(_WATCH_SECONDS, spacing * (now - self._started_at))
+        self._started_at = now
+
+    def _note_program(self, array: Any, began: float, now: float) -> BusyTime | None:
+        """Note that devices compute again, since when; or None if they have computed."""
+        # Of calls that never return with their results, one of some is looked at.
+        if self._unready < _KNOWN_ENDS or not self.steps % _EVERY:
+            if has_ended(array):
+                self._unready = 0
+                self._busy.append((began, now))
+                return None
+            self._unready += 1
+        # On a CPU it begins to compute within the call, on the processors that it needs, too.
+        began = began if self._begins_within_call(array) else now
+        since = max(began, self._busy[-1][1]) if self._busy else began
+        self._now_busy = BusyTime(array, since, now)
+        return self._now_busy
+
+    def _begins_within_call(self, array: Any) -> bool:
+        sharding = array.sharding
+        if sharding is not self._sharding:  # those of a program's results are the same in each call
+            self._sharding = sharding
+            self._is_on_cpu = next(iter(sharding.device_set)).platform == "cpu"
+        return self._is_on_cpu
 
     def scheduled(self, coordinator: Any) -> None:
         """Note that a step was scheduled on the workers of parameter servers."""
@@ -440,20 +504,8 @@ class StepRecorder:
         self.thread = -1
         self._watcher = None
 
-    def _mark(self, place: Place) -> None:
-        now = self.clock()
-        busy = self._now_busy
-        if busy is not None and now - busy.seen >= self._spacing:
-            self._poll(now)
-        self._place = place
-        self._marks.append((now, place))
-        self._note_own(now)
-        if len(self._marks) > _MOST_MARKS:
-            self._fold(now)
-            self._here_seconds += self.clock() - now
-
-    def _note_own(self, since: float) -> None:
-        self._here_seconds += min(_LONGEST_OWN, self.clock() - since)
+    def _note_own(self, since: float, times: int = 1) -> None:
+        self._here_seconds += times * min(_LONGEST_OWN, self.clock() - since)
 
     def _poll(self, now: float) -> None:
         """Note whether the last program has ended."""
@@ -462,7 +514,9 @@ class StepRecorder:
             return
         array, seen, ended = busy.array, busy.seen, busy.ended
         if self._awaited_of is busy and self._awaited is not array:
-            busy.seen = now  # one of those before it is waited for
+            # One of those before it is waited for.
+            busy.seen = now
+            self._asks_at = now + self._spacing
             return
         if ended is not None and ended[0] is array:
             end = min(now, max(seen, ended[1]))
@@ -471,12 +525,14 @@ class StepRecorder:
             self._learn(end - seen, now - seen)
         elif not has_ended(array):
             busy.seen = now
+            self._asks_at = now + self._spacing
             return
         else:
             ends = self._ends.get(self._place)
             end = seen + (0.5 if ends is None else ends.share) * (now - seen)
         self._busy.append((busy.since, end))
         self._now_busy = None
+        self._asks_at = math.inf
 
     def _learn(self, before: float, whole: float) -> None:
         """Note when a program ended, for those in this place that are not waited for."""
@@ -485,6 +541,7 @@ class StepRecorder:
             ends = self._ends[self._place] = Ends()
         ends.add(before, whole)
         self._known_ends += 1
+        self._passed = 0
 
     def _watch(self, busy: BusyTime) -> None:
         if self._watcher is None:
@@ -511,7 +568,7 @@ class StepRecorder:
                         busy.ended = array, self.clock(), True
                     self._awaited_of = self._awaited = None
                 rest = _WATCH_SECONDS
-                if self._known_ends >= _KNOWN_ENDS:
+                if max(self._known_ends, self._passed) >= _KNOWN_ENDS:
                     rest = _LATER_WATCH_SECONDS
                 self._watcher_seconds = time.thread_time()
                 time.sleep(max(0.0, rest - (self.clock() - began)))
@@ -524,6 +581,7 @@ class StepRecorder:
             newest = self._now_busy
             if newest is not None and newest.array is not than:
                 self._is_watching = True
+                self._passed += 1
                 return newest, newest.array
         return busy, None
 

@@ -279,7 +279,10 @@ def test_what_is_under_way_when_events_are_folded_goes_on(
     assert taken(recorder)[("compiling", "")] == 30
 
 
-def test_the_thread_that_waits_counts_its_own_time(new: Any) -> None:
+def test_the_thread_that_waits_counts_its_own_time(
+    new: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_recorder, "_LONGEST_WAIT", 60.0)
     recorder = new(time.perf_counter)
 
     class Costly(Awaited):
@@ -290,7 +293,7 @@ def test_the_thread_that_waits_counts_its_own_time(new: Any) -> None:
 
     before = recorder.own_seconds
     recorder.started(Costly(0.05), recorder.clock())
-    time.sleep(0.3)
+    recorder.close()  # waits for it
     assert 0.02 <= recorder.own_seconds - before < 0.2
 
 
@@ -327,6 +330,49 @@ def test_many_programs_under_way_are_hardly_asked_for(new: Any) -> None:
     found = taken(recorder)
     # The thread went on to the last of them, whose end is known within the wait.
     assert found[("input", "")] == pytest.approx(0.3, abs=0.1)
+
+
+class Asked(Result):
+    """A result of a fake clock's, and how often all of them were asked."""
+
+    count = 0
+
+    def is_ready(self) -> bool:
+        Asked.count += 1
+        return super().is_ready()
+
+
+def train(recorder: StepRecorder, clock: Clock, steps: int, computing: float, gap: float) -> None:
+    """Steps of 1 ms, of which the last programs end `computing` later; then a wait for input."""
+    for _ in range(steps):
+        began = clock.now
+        with recorder.at(_recorder.PYTHON, "starting steps"):
+            clock.now += 1e-4
+            recorder.started(Asked(clock, clock.now + computing), began)
+        clock.now = began + 9e-4 - gap
+        with recorder.at(_recorder.INPUT):
+            clock.now = began + 1e-3
+
+
+def test_a_device_that_does_not_rest_is_hardly_asked(
+    new: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is noticed within some steps when it begins to rest, and at once when it stalls."""
+    monkeypatch.setattr(StepRecorder, "_watch", lambda self, busy: None)
+    clock = Clock()
+    recorder = new(clock)
+    Asked.count = 0
+    train(recorder, clock, 400, computing=0.01, gap=0.0)
+    assert Asked.count < 150, "of 1,600 changes of place"
+    assert taken(recorder)["computing", ""] == pytest.approx(0.4, rel=0.01)
+    with recorder.at(_recorder.INPUT):
+        clock.now += 0.11  # the last program ends within the first hundredth of it
+    assert taken(recorder)["input", ""] == pytest.approx(0.11 / 2, rel=0.05)  # the middle
+    train(recorder, clock, 400, computing=0.01, gap=0.0)
+    taken(recorder)
+    train(recorder, clock, 200, computing=4e-4, gap=4e-4)  # each ends as a wait begins
+    assert taken(recorder)["input", ""] == pytest.approx(200 * 5e-4, rel=0.1)
+    assert Asked.count < 150 + 150 + 3 * 200 + 50
 
 
 def test_a_program_that_never_ends_does_not_keep_the_profile(

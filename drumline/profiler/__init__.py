@@ -1,4 +1,4 @@
-"""Step profiles: where the time of a training goes. See ``docs/step_profiler.md``."""
+"""Step profiles: where the time of a training goes. See ``docs/training/step_profiler.md``."""
 
 from drumline.profiler.epoch_profile import EpochProfile, ProcessShare
 from drumline.profiler.step_profile import StepProfile, profile_steps

@@ -103,6 +103,15 @@ _LEAST_SECONDS = 0.03
 _MOST_SECONDS = 0.1
 _MOST_TIMES = 10
 _MOST_SIDE = 16384
+_SIDE_OF_ACCELERATORS = 8192
+"""The one size that is compiled there, which fills the largest of them."""
+_PRODUCTS_AT_ONCE = 8
+"""On an accelerator, which would else stand still until the next one is started."""
+_ROOM = 128
+"""A square takes this part of an accelerator's free memory at most: the training needs the rest."""
+
+_raised: dict[jax.Device, int] = {}
+"""The most memory taken on devices, where measuring made it so."""
 
 
 @functools.cache
@@ -110,12 +119,20 @@ def peak_flops(device: jax.Device, dtype: str) -> float:
     """FLOPs per second of the largest matrix product that takes a few hundredths of a second.
 
     Measured on the device when it is first asked for, while nothing else is to run there: the
-    quickest of some products counts. On CPUs all
-    devices of the process share the processors, and one of them is measured with all.
+    quickest of some products counts. On CPUs all devices of the process share the processors, and
+    one of them is measured with all. Of an accelerator's memory a part is used that is free.
     """
+    if device.platform != "cpu":
+        side = _side_with_room(device, dtype)
+        before = device_peak_bytes([device])
+        seconds = _product_seconds(device, dtype, side, _PRODUCTS_AT_ONCE)
+        after = (device.memory_stats() or {}).get("peak_bytes_in_use")
+        if after is not None and after != before:
+            _raised[device] = after
+        return 2.0 * side**3 / seconds
     side = 512
     while True:
-        seconds = _product_seconds(device, dtype, side)
+        seconds = _product_seconds(device, dtype, side, 1)
         if seconds >= _LEAST_SECONDS / 2 or side >= _MOST_SIDE:
             return 2.0 * side**3 / seconds
         # As large as takes long enough, by the time of the last: few sizes are compiled.
@@ -123,7 +140,19 @@ def peak_flops(device: jax.Device, dtype: str) -> float:
         side = min(_MOST_SIDE, max(2 * side, 256 * math.ceil(side * factor / 256)))
 
 
-def _product_seconds(device: jax.Device, dtype: str, side: int) -> float:
+def _side_with_room(device: jax.Device, dtype: str) -> int:
+    """The side of squares that an accelerator has memory for, whatever lies in it already."""
+    stats = device.memory_stats() or {}
+    limit = stats.get("bytes_limit")
+    if not limit:
+        return _SIDE_OF_ACCELERATORS
+    free = max(0, int(limit) - int(stats.get("bytes_in_use", 0)))
+    side = math.isqrt(free // _ROOM // jnp.dtype(dtype).itemsize) // 256 * 256
+    return min(_SIDE_OF_ACCELERATORS, max(256, side))
+
+
+def _product_seconds(device: jax.Device, dtype: str, side: int, at_once: int) -> float:
+    """Seconds of a product of two squares, of which some are started before one is waited for."""
     with jax.default_device(device):
         square = jax.device_put(jnp.full((side, side), 0.5, dtype), device)
         product = jax.jit(lambda a, b: a @ b)
@@ -131,9 +160,11 @@ def _product_seconds(device: jax.Device, dtype: str, side: int) -> float:
         times: list[float] = []
         while len(times) < 3 or (sum(times) < _MOST_SECONDS and len(times) < _MOST_TIMES):
             began = time.perf_counter()
-            product(square, square).block_until_ready()
+            for _ in range(at_once):
+                last = product(square, square)
+            last.block_until_ready()
             times.append(time.perf_counter() - began)
-    return max(min(times), 1e-9)
+    return max(min(times) / at_once, 1e-9)
 
 
 def peak_of(devices: Sequence[jax.Device], dtype: str) -> float:
@@ -151,7 +182,10 @@ def host_peak_bytes() -> int:
 
 
 def device_peak_bytes(devices: Sequence[jax.Device]) -> int | None:
-    """The most memory taken on one of the devices; None where they do not say, as CPUs."""
-    found = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
-    known = [int(each) for each in found if each is not None]
+    """The most memory taken on one of the devices; None where they do not say, as CPUs.
+
+    None as well where the training took less than `peak_flops` did, whose memory is not its own.
+    """
+    found = [(d, (d.memory_stats() or {}).get("peak_bytes_in_use")) for d in devices]
+    known = [int(n) for d, n in found if n is not None and n != _raised.get(d)]
     return max(known) if known else None

@@ -208,9 +208,11 @@ class StepProfile:
                     recorder.strategies
                 ) or bool(self._since_start()[0])
             trace = self._sample
-        if not trace.is_over:
-            with recorder.at(PROFILER, _TRACING):
-                trace.step_started(array)
+        if trace.is_over:
+            recorder.on_step = None
+            return
+        with recorder.at(PROFILER, _TRACING):
+            trace.step_started(array)
 
     def _epoch(self, recorder: StepRecorder) -> EpochProfile:
         began, ended, places = recorder.take()
@@ -436,7 +438,8 @@ def profile_steps(
 
     Each moment of the thread belongs to one part, so that the parts add up to the wall time:
     computing, communication, waiting for input, compiling, checkpointing, validation, Python, and
-    the profiler itself. No step is waited for. `docs/step_profiler.md` says how each is known.
+    the profiler itself. No step is waited for. `docs/training/step_profiler.md` says how
+    each is known.
 
     An epoch ends where `StepProfile.end_epoch` is called; what follows the last call is another one
     when the block ends, if steps ran in it. Keras's `fit` has

@@ -99,6 +99,57 @@ def test_the_peak_is_measured_once_and_no_product_is_quicker() -> None:
     assert hardware.peak_of(jax.devices(), "float32") == peak  # they share the processors
 
 
+class Accelerator:
+    """A device with memory of its own, of which so much is free."""
+
+    platform = "gpu"
+
+    def __init__(self, free: int | None, peak: int = 0) -> None:
+        self.free, self.peak = free, peak
+
+    def memory_stats(self) -> dict[str, int]:
+        limits = {} if self.free is None else {"bytes_limit": 10**9 + self.free}
+        return {**limits, "bytes_in_use": 10**9, "peak_bytes_in_use": self.peak}
+
+
+@pytest.mark.parametrize(
+    ("free", "side"), [(None, 8192), (10**11, 8192), (2 * 10**9, 2560), (100, 256)]
+)
+def test_an_accelerators_peak_takes_little_of_its_free_memory(
+    free: int | None, side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device: Any = Accelerator(free)
+    asked = []
+
+    def seconds(device: Any, dtype: str, side: int, at_once: int) -> float:
+        asked.append((side, at_once))
+        return 2e-3
+
+    monkeypatch.setattr(hardware, "_product_seconds", seconds)
+    assert hardware.peak_flops(device, "bfloat16") == 2.0 * side**3 / 2e-3
+    ((found, at_once),) = asked
+    assert found == side and at_once > 1
+    if free and side > 256:
+        assert (1 + at_once) * side**2 * 2 < 0.1 * free
+
+
+def test_memory_that_measuring_took_is_not_the_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    device: Any = Accelerator(None, peak=5)
+
+    def seconds(device: Any, dtype: str, side: int, at_once: int) -> float:
+        device.peak = max(device.peak, 70)
+        return 1.0
+
+    monkeypatch.setattr(hardware, "_product_seconds", seconds)
+    assert hardware.device_peak_bytes([device]) == 5
+    hardware.peak_flops(device, "float32")
+    assert hardware.device_peak_bytes([device]) is None
+    device.peak = 80
+    assert hardware.device_peak_bytes([device]) == 80
+    hardware.peak_flops(device, "float16")  # less than the training has taken
+    assert hardware.device_peak_bytes([device]) == 80
+
+
 def test_the_hosts_peak_is_what_the_kernel_says() -> None:
     before = hardware.host_peak_bytes()
     block = np.ones(80_000_000, np.uint8)
