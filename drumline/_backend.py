@@ -14,9 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import entry_points
 from importlib.util import LazyLoader, find_spec
 from pathlib import Path
 from types import ModuleType
@@ -39,7 +37,7 @@ def importing_keras() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds the packages that wait, as the usual finder does, and nothing else."""
 
     def find_spec(
@@ -92,6 +90,8 @@ def may_have_accelerators() -> bool:
     platforms = _jax_platforms()
     if platforms is not None and set(platforms.split(",")) == {"cpu"}:
         return False
+    from importlib.metadata import entry_points  # which takes long to import
+
     if entry_points(group="jax_plugins") or find_spec("libtpu") is not None:
         return True
     return find_spec("jax_plugins") is not None  # a namespace package, in which plugins are

@@ -9,19 +9,21 @@ which import them in turn, it is done when the outermost of these is over.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 from drumline import _settings
 from drumline._changes import note
+from drumline.failure_record import STACKS_SIGNAL
 
 _PACKAGE = "drumline."
+_MARK = "DRUMLINE_LAUNCH_ID"
 
 
 class _Thread(threading.local):
@@ -60,6 +62,14 @@ def start() -> None:
             "no setting; it finds nothing itself",
         )
     _backend.select_keras_backend()
+    if _MARK in os.environ:
+        faulthandler.register(STACKS_SIGNAL, file=2, all_threads=True)
+        note(
+            "process",
+            f"signal {STACKS_SIGNAL}: writes the stacks of all threads to stderr",
+            "the launcher asks for them when the job hangs",
+            "no setting; it is done where drumline launch has started the process",
+        )
     for name in _DUE:
         module = sys.modules.get(name)
         if module is not None and not _is_initializing(module):
@@ -112,7 +122,7 @@ def _do_what_is_due() -> None:
             _thread.depth -= 1
 
 
-class _Watcher(MetaPathFinder):
+class _Watcher:  # `importlib.abc`, with its base class, would take long to import.
     """Finds nothing itself: what the other finders find, it has executed under watch."""
 
     def find_spec(

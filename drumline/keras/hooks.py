@@ -68,12 +68,13 @@ def _when_a_model_is_made() -> None:
         lambda initialize: state.create_on_servers(state.initialize_by_few_programs(initialize)),
         "in a strategy's scope variables are created on the servers, or with few programs",
     )
-    replace_method(
-        internals.backend_random,
-        "uniform",
-        state.draw_by_size,
-        "a strategy's variables are initialized by programs for few sizes, not for each shape",
-    )
+    for name in ("uniform", "normal", "truncated_normal"):
+        replace_method(
+            internals.backend_random,
+            name,
+            functools.partial(state.draw_by_size, whole_vectors=name != "uniform"),
+            "a strategy's variables are initialized by programs for few sizes, not for each shape",
+        )
     for owner in (optimizer, keras.random.SeedGenerator):
         replace_method(
             owner,
@@ -203,6 +204,14 @@ def _when_a_step_is_made() -> None:
         "Keras's own steps refuse batches that are committed to other devices than the model's, "
         "and an interrupt between a step and its results would lose the variables' values",
     )
+    for module in (internals.python_utils, internals.jax_trainer):
+        if hasattr(module, "pythonify_logs"):  # the trainer of some releases has it, too
+            replace_method(
+                module,
+                "pythonify_logs",
+                trainer.interruptible_logs,
+                "Keras loses an interrupt (Ctrl-C) that arrives while a step's results are awaited",
+            )
     replace_method(
         model_class,
         "_get_jax_state",

@@ -18,11 +18,16 @@ from drumline._changes import full_name, note
 from drumline.training.keras_internals import load, refuse, thread_state
 
 _NAMES = {
-    "keras.src.backend": ["StatelessScope", "get_keras_mask", "set_keras_mask"],
+    "keras.src.backend": [
+        "StatelessScope",
+        "compute_output_spec",
+        "get_keras_mask",
+        "set_keras_mask",
+    ],
     "keras.src.backend.common.name_scope": ["current_path"],
     "keras.src.backend.jax.core": ["Variable"],
     "keras.src.backend.jax.nn": ["moments"],
-    "keras.src.backend.jax.random": ["uniform"],
+    "keras.src.backend.jax.random": ["normal", "truncated_normal", "uniform"],
     "keras.src.backend.jax.trainer": ["JAXEpochIterator", "JAXTrainer", "_distribute_data"],
     "keras.src.distribution.distribution_lib": ["distribution"],
     "keras.src.optimizers.base_optimizer": ["BaseOptimizer"],
@@ -91,13 +96,15 @@ ArrayDataAdapter = _found["ArrayDataAdapter"]
 GeneratorDataAdapter = _found["GeneratorDataAdapter"]
 PyDatasetAdapter = _found["PyDatasetAdapter"]
 get_data_adapter = _found["get_data_adapter"]
-pythonify_logs = _found["pythonify_logs"]
 raise_unsupported_arg = _found["raise_unsupported_arg"]
 train_validation_split = _found["train_validation_split"]
 keras_distribution = _found["distribution"]
+backend = importlib.import_module("keras.src.backend")
 backend_random = importlib.import_module("keras.src.backend.jax.random")
 backend_nn = importlib.import_module("keras.src.backend.jax.nn")
 data_adapters = importlib.import_module("keras.src.trainers.data_adapters")
+python_utils = importlib.import_module("keras.src.utils.python_utils")
+jax_trainer = importlib.import_module("keras.src.backend.jax.trainer")
 
 OPTIMIZERS: list[Any] = [BaseOptimizer, keras.optimizers.LossScaleOptimizer]
 """The classes of optimizers with an ``apply`` of their own."""

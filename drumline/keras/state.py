@@ -500,13 +500,15 @@ _by_size = contextvars.ContextVar("drumline_draws_by_size", default=False)
 _BY_POSITION = "jax_threefry_partitionable"
 MOST_DRAWN = 1 << 24
 """Up to so many numbers are drawn by a program for a larger size."""
+VECTOR = 16
+"""How many float32 the widest registers of CPUs hold (512 bits)."""
 
 
 def initialize_by_few_programs(initialize: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a variable's initialization by an initializer: in a scope, the same bits sooner.
 
     JAX compiles a program for each shape that zeros or random numbers are made of, which took 9 of
-    the 27 s up to the first step of a ResNet-50. Zeros and ones are made without one, and uniform
+    the 27 s up to the first step of a ResNet-50. Zeros and ones are made without one, and random
     numbers by a program for few sizes (`draw_by_size`).
     """
 
@@ -534,17 +536,30 @@ def _filled(fill: int, shape: Sequence[int], dtype: Any) -> jax.Array:
     return jax.device_put(np.full(shape, fill, jnp.dtype(dtype)), may_alias=False)
 
 
-def draw_by_size(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the function that draws uniform numbers: while a variable is initialized, for few sizes.
+def draw_by_size(draw: Callable[..., Any], *, whole_vectors: bool = False) -> Callable[..., Any]:
+    """Wrap a function that draws numbers: while a variable is initialized, for few sizes.
 
     A number that threefry draws depends on its position alone, so the first ones of more are those
-    of fewer. Sizes are powers of four up to a million, and of two beyond. Normal numbers are drawn
-    as ever: XLA computes their functions otherwise for the last numbers, which fill no vector.
+    of fewer. Sizes are powers of four up to a million, and of two beyond.
+
+    Args:
+        draw: Keras's ``uniform``, ``normal`` or ``truncated_normal`` for JAX.
+        whole_vectors: Draw as ever where the last dimension is not a multiple of `VECTOR`. The
+            function behind normal numbers is an approximation, which some releases of XLA compute
+            otherwise, by one unit in the last place, for the end of a row that fills no vector.
+
+    Returns:
+        A function with the same arguments and bits.
     """
 
     def draw_more(shape: Sequence[int], *args: Any, **kwargs: Any) -> Any:
         size = math.prod(shape)
-        if not (_by_size.get() and 1 < size <= MOST_DRAWN and _draws_by_position()):
+        if not (
+            _by_size.get()
+            and 1 < size <= MOST_DRAWN
+            and not (whole_vectors and shape[-1] % VECTOR)
+            and _draws_by_position()
+        ):
             return draw(shape, *args, **kwargs)
         exponent = (size - 1).bit_length()
         drawn = draw((1 << exponent + (exponent % 2 if size < 1 << 20 else 0),), *args, **kwargs)

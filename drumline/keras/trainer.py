@@ -203,20 +203,46 @@ def recorded_step(
         compiled: the program that it runs, if `jax.jit` made it.
     """
 
+    is_described = hasattr(compiled, "trace")
+
     def step_if_profiled(state: Any, batch: Any) -> Any:
         recorder = _recorder.active
         if recorder is None or not recorder.is_here():
             return step(state, batch)
-        entered = recorder.clock()
-        began = recorder.begins(entered, _recorder.rows_of(batch), strategy_of(model))
-        if hasattr(compiled, "trace"):
-            recorder.describes(compiled, (state, batch))
-        with recorder.at(_recorder.PYTHON, "starting steps"):
+        began = recorder.begins(_recorder.rows_of(batch), strategy_of(model))
+        try:
+            if is_described and id(compiled) not in recorder.programs_seen:
+                recorder.describes(compiled, (state, batch))
             outputs, state = step(state, batch)
             recorder.returned((outputs, state), began)
+        finally:
+            recorder.leave()
         return outputs, state
 
     return step_if_profiled
+
+
+def interruptible_logs(pythonify: Callable[..., Any]) -> Callable[..., Any]:
+    """Return Keras's ``pythonify_logs`` without its bare ``except``.
+
+    It waits for the results of steps, so most signals of a training arrive there. An interrupt, or
+    what another handler raises, would be taken for a value that is no number, and be lost.
+    """
+
+    def numbers(logs: dict[str, Any] | None) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in sorted((logs or {}).items()):
+            if isinstance(value, dict):
+                result.update(numbers(value))
+                continue
+            with contextlib.suppress(Exception):  # as Keras: what is no number stays what it is
+                if keras.ops.is_tensor(value):
+                    value = keras.ops.convert_to_numpy(value)
+                value = float(value)
+            result[key] = value
+        return result
+
+    return numbers
 
 
 def place_batches(make_function: Callable[..., Any]) -> Callable[..., Any]:
@@ -273,6 +299,9 @@ def iterate_on_devices(get_iterator: Callable[..., Any]) -> Callable[..., Any]:
     return get_placed_iterator
 
 
+_INPUT = (_recorder.INPUT, "")
+
+
 class RecordedInput:
     """Batches of an epoch, the wait for which a step profile knows of.
 
@@ -289,8 +318,11 @@ class RecordedInput:
         return self
 
     def __next__(self) -> Any:
-        with self._recorder.at(_recorder.INPUT):
+        self._recorder.enter(_INPUT)
+        try:
             return next(self._batches)
+        finally:
+            self._recorder.leave()
 
 
 def _batches_of_all(adapter: Any, strategy: Strategy | None) -> Any:

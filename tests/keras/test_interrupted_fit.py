@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import drumline as dl
-from tests.interruptions import interrupted_at
+from tests.interruptions import Interrupted, interrupted_at
 
 X = np.ones((8, 1), np.float32)
 PLACES = ("/drumline/", "keras/src/backend/jax/trainer.py", "jax/_src/pjit.py")
@@ -77,3 +78,33 @@ def test_a_failed_batch_does_not_undo_what_was_assigned() -> None:
     with pytest.raises(Exception, match="shape"):
         model.train_on_batch(np.ones((8, 3), np.float32), X)
     np.testing.assert_array_equal(np.asarray(model.layers[-1].kernel.value), [[5.0]])
+
+
+class Awaited:
+    """The result of a step: a signal arrives while its number is waited for."""
+
+    def __float__(self) -> float:
+        raise Interrupted
+
+
+@pytest.mark.parametrize("module", ["utils.python_utils", "backend.jax.trainer"])
+def test_an_interrupt_while_results_are_awaited_is_not_lost(module: str) -> None:
+    names = vars(importlib.import_module(f"keras.src.{module}"))
+    if "pythonify_logs" not in names:  # not every release has it in both
+        pytest.skip("this Keras has no such function there")
+    pythonify = names["pythonify_logs"]
+    with pytest.raises(Interrupted):
+        pythonify({"loss": Awaited()})
+    logs = {
+        "b": {"inner": keras.ops.ones(())},
+        "a": np.float32(0.5),
+        "rows": keras.ops.ones(2),
+        "text": "x",
+        "nothing": None,
+    }
+    numbers = pythonify(logs)
+    assert list(numbers) == ["a", "inner", "nothing", "rows", "text"]
+    assert type(numbers["inner"]) is float and numbers["inner"] == 1 and numbers["a"] == 0.5
+    assert isinstance(numbers["rows"], np.ndarray) and numbers["rows"].shape == (2,)
+    assert numbers["text"] == "x" and numbers["nothing"] is None
+    assert pythonify(None) == {}

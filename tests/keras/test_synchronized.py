@@ -119,7 +119,7 @@ def test_moments_of_any_layer(far: Any, train: Train) -> None:
 
 
 class AcrossRows(keras.layers.Layer):
-    """What `docs/differences.md` shows."""
+    """What `docs/tensorflow/differences.md` shows."""
 
     def call(self, x: Any) -> Any:
         context = get_replica_context()

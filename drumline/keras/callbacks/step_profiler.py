@@ -24,7 +24,7 @@ class StepProfiler(keras.callbacks.Callback):
     parse, 4 % all-reduce; 1,290 rows/s; 41 % of peak; worker:3 is slow``. The parts (computing,
     communication, input, compiling, checkpointing, validation, Python, the profiler itself) add up
     to the wall time. Steps are not waited for, and what is computed is the same with it as without.
-    ``docs/step_profiler.md`` says how each number is known.
+    ``docs/training/step_profiler.md`` says how each number is known.
 
     Of several processes each makes its profile, and all of them need the callback; the first one
     prints. On parameter servers it belongs to the chief's `fit`, which asks the workers.

@@ -221,7 +221,7 @@ def evaluate_source(model: keras.Model, source: Source, callbacks: Any) -> dict[
         return bool(model.stop_evaluating)
 
     run_epoch(coordinator, source, model.test_function, callbacks.on_test_batch_begin, ended)
-    logs: dict[str, Any] = internals.pythonify_logs(model.get_metrics_result())
+    logs: dict[str, Any] = internals.python_utils.pythonify_logs(model.get_metrics_result())
     callbacks.on_test_end(logs)
     return logs
 
@@ -342,7 +342,7 @@ class _FitLoop:
             ended,
             run,
         )
-        logs = dict(internals.pythonify_logs(model.get_metrics_result()))
+        logs = dict(internals.python_utils.pythonify_logs(model.get_metrics_result()))
         if self._validation is not None and model._should_eval(epoch, self._validation_freq):
             self._validation.restart()
             found = evaluate_source(model, self._validation, callbacks)

@@ -265,12 +265,11 @@ class GlobalBatchStep:
         if strategy._planner is not None:
             planned: tuple[Any, Any] = strategy._planner.other_step(self, state, batch)
             return planned
+        is_even = splits_evenly(batch, strategy.num_replicas_in_sync)
         recorder = _recorder.active
         if recorder is not None and recorder.is_here():
-            even = splits_evenly(batch, strategy.num_replicas_in_sync)
-            program = self._cut if even else self._whole
-            recorder.describes(program, (state, batch))
-        if splits_evenly(batch, strategy.num_replicas_in_sync):
+            recorder.describes(self._cut if is_even else self._whole, (state, batch))
+        if is_even:
             return self._cut(state, batch)
         if strategy.spans_processes and strategy._cuts_slots:  # no process has all of the state
             return self._whole(state, jax.tree.map(strategy._arrays.for_program, batch))

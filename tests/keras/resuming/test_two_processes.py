@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.launching import LAUNCH, Launcher
+from tests.jobs.launch.launching import LAUNCH, Launcher
 
 SCRIPT = """
 import hashlib, os, pathlib, signal, sys
