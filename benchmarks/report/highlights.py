@@ -175,9 +175,11 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
         "Grain, PyTorch, pyarrow, numpy and first epochs are in "
         "[all results](../benchmarks/results/README.md), which also name each workload's floor and "
         "aim. [How speed is measured](../benchmarks/README.md); `make bench` repeats it.\n\n"
-        "drumline [reuses XLA's large buffers](cpu.md#large-buffers) in these programs, which it "
-        "does not by default; training and large all-reduces are slower without.\n\n"
-        "**What these are not:** measurements on GPUs, TPUs, or between machines. None was made.\n"
+        "drumline [reuses XLA's large buffers](distribution/cpu.md#large-buffers) in these "
+        "programs, which it does not by default; training and large all-reduces are slower "
+        "without.\n\n"
+        "**What these are not:** measurements on GPUs, TPUs, or between machines. "
+        "[One GPU](distribution/gpus.md#speed) was measured apart.\n"
     )
 
 

@@ -20,11 +20,12 @@ from benchmarks.harness.digest import weights_digest
 from benchmarks.harness.floors import Floor
 from benchmarks.harness.machine import versions
 from benchmarks.harness.measurement import Measurement
-from benchmarks.harness.ranks import in_ranks, tf_config
+from benchmarks.harness.ranks import Environment, in_ranks, tf_config
 from benchmarks.harness.workload import Contender, Scale, Workload
 from benchmarks.workloads.convnet import CLASSES, SHAPE, make_examples
 
 ONE, LIKE_ONE, LIKE_TWO = "one process", "look-alike, one process", "look-alike, two processes"
+BESIDE = "one process, beside another"
 COPIES = "copies of the gradients"
 OURS = ("drumline", "jax", "keras")
 PARAMETERS = 8 * 10 + (13 * 13 * 8 + 1) * 32 + 33 * CLASSES
@@ -162,9 +163,20 @@ def check(scale: Scale, measurements: Mapping[str, Measurement]) -> dict[str, st
     return problems
 
 
-def _contender(name: str, about: str, processes: int, prepare: Callable[[Scale], Epoch]) -> Any:
+def clusters_of_one(count: int) -> list[Environment]:
+    """Environments of processes that run at the same time and know nothing of each other."""
+    return [environment for _ in range(count) for environment in tf_config(1)]
+
+
+def _contender(
+    name: str,
+    about: str,
+    processes: int,
+    prepare: Callable[[Scale], Epoch],
+    cluster: Callable[[int], list[Environment]] = tf_config,
+) -> Any:
     run = processor_time(prepare, "drumline", "jax", "keras")
-    return Contender(name, about, OURS, in_ranks(functools.partial(tf_config, processes), run))
+    return Contender(name, about, OURS, in_ranks(functools.partial(cluster, processes), run))
 
 
 WORKLOAD = Workload(
@@ -177,6 +189,9 @@ WORKLOAD = Workload(
     contenders=(
         _contender("drumline", "MultiWorkerMirroredStrategy, 2 processes", 2, by_own_names),
         _contender(ONE, "the same in one process", 1, by_own_names),
+        _contender(
+            BESIDE, "two that do the same at once, each alone", 2, by_own_names, clusters_of_one
+        ),
         _contender(LIKE_TWO, "import drumline.compat.tf as tf", 2, by_look_alike),
         _contender(LIKE_ONE, "the same in one process", 1, by_look_alike),
         Contender(
