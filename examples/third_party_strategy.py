@@ -77,8 +77,8 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=300)
     steps = parser.parse_args().steps
     dl.config.set_logical_devices("cpu", 2)
-    exact = train(dl.distribute.MirroredStrategy(), steps)
-    compressed = train(CompressedMirroredStrategy(), steps)
+    exact = train(dl.distribute.MirroredStrategy(["cpu:0", "cpu:1"]), steps)
+    compressed = train(CompressedMirroredStrategy(["cpu:0", "cpu:1"]), steps)
     largest = max(abs(a - b) for a, b in zip(exact, compressed, strict=True))
     print(f"loss: {exact[0]:.4f} at first, {exact[-1]:.4f} at the end, float32 on the wire")
     print(f"loss: {compressed[0]:.4f} at first, {compressed[-1]:.4f} at the end, bfloat16")

@@ -7,42 +7,47 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from drumline.cli import app
 
 ROOT = Path(__file__).parents[2]
 RUN = [
-    "docs/custom_loops.md",
-    "docs/data.md",
-    "docs/datasets.md",
-    "docs/estimators.md",
+    "docs/training/custom_loops.md",
+    "docs/data/index.md",
+    "docs/data/named_datasets.md",
+    "docs/training/estimators.md",
     "docs/index.md",
     "docs/inside/extending.md",
-    "docs/model_parallel.md",
-    "docs/preprocessing.md",
+    "docs/distribution/model_parallel.md",
+    "docs/data/preprocessing.md",
     "docs/reference/changes.md",
     "docs/start/from_grain.md",
     "docs/start/from_pytorch.md",
     "docs/start/from_tensorflow.md",
     "docs/start/tour.md",
-    "docs/step_profiler.md",
-    "docs/summaries.md",
-    "docs/tensorflow_scripts.md",
-    "docs/tpus.md",
+    "docs/training/step_profiler.md",
+    "docs/training/summaries.md",
+    "docs/tensorflow/scripts.md",
+    "docs/distribution/tpus.md",
 ]
 NOT_RUN = {
-    "docs/architecture.md": "shows no program",
-    "docs/checkpoints.md": "needs directories, Orbax and servers; tests/training runs the like",
+    "docs/inside/architecture.md": "shows no program",
+    "docs/training/checkpoints.md": "needs Orbax and servers; tests/training runs the like",
     "docs/concepts/map_segments.md": "shows a function that needs a file of records",
-    "docs/cpu.md": "shows settings",
-    "docs/data_performance.md": "shows parts of programs",
-    "docs/data_service.md": "needs a Ray cluster",
-    "docs/differences.md": "shows parts of programs",
-    "docs/jobs.md": "needs a script, and starts a supervisor; tests/jobs runs the like",
-    "docs/launch.md": "shows commands",
-    "docs/multi_worker.md": "needs several processes; tests/examples runs such programs",
-    "docs/plan.md": "shows commands",
-    "docs/parameter_servers.md": "needs several processes; tests/guides runs the tutorial",
+    "docs/distribution/cpu.md": "shows settings",
+    "docs/data/performance.md": "shows parts of programs",
+    "docs/data/service.md": "needs a Ray cluster",
+    "docs/tensorflow/differences.md": "shows parts of programs",
+    "docs/jobs/index.md": "needs a script, and starts a supervisor; tests/jobs runs the like",
+    "docs/jobs/tutorial.md": "is followed by tests/jobs/test_jobs_tutorial.py",
+    "docs/jobs/launch.md": "shows commands",
+    "docs/distribution/multi_worker.md": "needs several processes; tests/examples runs the like",
+    "docs/distribution/plan.md": "shows commands",
+    "docs/distribution/parameter_servers.md": "needs processes; tests/guides runs the tutorial",
     "docs/security.md": "shows settings",
 }
 
@@ -105,6 +110,14 @@ def test_commands_of_readme_are_at_the_top_of_install() -> None:
     install = (ROOT / "README.md").read_text().partition("## Install\n\n")[2]
     first, second = install.splitlines()[:2]
     assert first.startswith("    make demo ") and second.startswith("    make test ")
+
+
+def test_the_reference_lists_all_commands() -> None:
+    page = (ROOT / "docs" / "reference" / "index.md").read_text().partition("## Commands")[2]
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    listed = [name for cell in cells for name in re.findall(r"`(?:drumline )?([a-z-]+)`", cell)]
+    group: Any = get_command(app)
+    assert sorted(listed) == sorted(group.commands)
 
 
 def test_lines_of_readme_fit() -> None:

@@ -10,7 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 HEAD = "| what is said | the test |"
-PAGES = {"docs/checkpoints.md": 3, "docs/launch.md": 1, "docs/multi_worker.md": 1}
+PAGES = {
+    "docs/training/checkpoints.md": 3,
+    "docs/jobs/launch.md": 1,
+    "docs/distribution/multi_worker.md": 1,
+}
 """Pages, and how many tables of this kind each has at least."""
 
 

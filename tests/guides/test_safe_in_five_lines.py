@@ -1,4 +1,4 @@
-"""The first programs of docs/checkpoints.md, stopped and started again."""
+"""The first programs of docs/training/checkpoints.md, stopped and started again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import drumline as dl
 
-PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
+PAGE = Path(__file__).parents[2] / "docs" / "training" / "checkpoints.md"
 
 
 class Stopped(BaseException):
