@@ -15,14 +15,55 @@ QUICK := -m "not thorough"
 JPEG_BENCH := rust/bench/Cargo.toml
 
 .PHONY: bench-jpeg demo test test-thorough test-keras test-tutorials test-oldest test-newest-python test-newest-essential lint \
-	lint-rust test-rust test-reference test-tpu test-tpu-essential fuzz coverage bench docs install install-oldest \
+	lint-rust test-rust test-reference test-slurm test-postgresql install-services test-ssh test-ray \
+	test-kubernetes test-console install-browser test-tpu test-tpu-essential fuzz coverage bench docs install install-oldest \
 	install-reference clean
 
 demo: install
 	$(VENV)/bin/drumline demo
 
 test: install
-	$(VENV)/bin/python $(PYTEST) $(QUICK)
+	$(VENV)/bin/python $(PYTEST) $(QUICK) --ignore=tests/jobs/slurm --ignore=tests/jobs/kubernetes \
+		--ignore=tests/jobs/engines/ssh --ignore=tests/jobs/console
+
+# A real Slurm of two nodes on this machine; as root, which starts its services.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo -n -E)
+install-services:
+	scripts/install_services.sh
+	scripts/install_services.sh apptainer
+
+test-slurm: install install-services
+	$(AS_ROOT) env DRUMLINE_REQUIRE_SLURM=1 $(VENV)/bin/python -m pytest -n 0 -q tests/jobs/slurm
+
+# Two hosts with OpenSSH's server on this machine; as root, for network namespaces.
+test-ssh: install install-services
+	$(AS_ROOT) env DRUMLINE_REQUIRE_SSHD=1 $(VENV)/bin/python -m pytest -n 0 -q tests/jobs/engines/ssh
+
+# A real Ray on this machine, in an environment of its own.
+.ray/bin/ray: | install
+	$(VENV)/bin/python -m venv .ray
+	.ray/bin/pip install -q 'ray[default]>=2.40'
+
+test-ray: .ray/bin/ray
+	DRUMLINE_REQUIRE_RAY=1 DRUMLINE_RAY=$(CURDIR)/.ray/bin/ray \
+		$(VENV)/bin/python -m pytest -n 0 -q tests/jobs/engines/ray
+
+# Servers of PostgreSQL in folders of the tests: whatever a list of jobs is asked, on both databases.
+test-postgresql: install install-services
+	env DRUMLINE_REQUIRE_POSTGRESQL=1 $(VENV)/bin/python -m pytest -n 0 -q tests/jobs/store \
+		tests/jobs/supervisor tests/jobs/engines/test_job_engine.py tests/jobs/server \
+		-k "postgresql or alike or lost_database"
+
+# With DRUMLINE_KUBERNETES_IMAGE on the cluster of KUBECONFIG, too.
+test-kubernetes: install
+	$(AS_ROOT) env DRUMLINE_REQUIRE_PODS=1 $(VENV)/bin/python -m pytest -n 2 -q tests/jobs/kubernetes
+
+# The console, and its pages in Chromium.
+install-browser:
+	scripts/install_services.sh browser
+
+test-console: install install-browser
+	DRUMLINE_REQUIRE_BROWSER=1 $(VENV)/bin/python -m pytest -n 0 -q tests/jobs/console
 
 test-thorough: install $(REFERENCE)/.installed
 	$(VENV)/bin/python $(PYTEST) -m thorough

@@ -17,7 +17,7 @@ from typing import Any
 from tests.support.table import COLUMNS, EMPTY, REFUSED, ROWS, cell_test, columns_of
 
 PAGE = "reference/support.md"
-STORED = Path(__file__).resolve().parents[1] / "docs" / "support.json"
+STORED = Path(__file__).resolve().parents[1] / "docs" / "reference" / "support.json"
 
 _HEAD = """# Strategies and ways to train
 
@@ -25,7 +25,8 @@ Each "yes" is a test that passed: it trains, evaluates, saves, restores, trains 
 with the same program without a strategy. Synchronous strategies are compared number by number;
 with parameter servers, whose workers go each at its own pace, where training ends is compared. All
 programs are of `drumline.compat.tf`, on CPUs: `tests/support/programs.py`.
-Those of `TPUStrategy` ran on CPU devices in a TPU's place, never on one: [TPUs](../tpus.md).
+Those of `TPUStrategy` ran on CPU devices in a TPU's place, never on one:
+[TPUs](../distribution/tpus.md).
 
 """
 

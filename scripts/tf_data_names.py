@@ -1,4 +1,4 @@
-"""Makes docs/data.md of docs/tf_data_names.toml, or checks that it is what it would be.
+"""Makes docs/data/index.md of docs/tensorflow/tf_data_names.toml, or checks that it is up to date.
 
 Where TensorFlow is installed, the table must have each of its public names and no other.
 
@@ -13,8 +13,8 @@ import tomllib
 from typing import Any
 
 ROOT = pathlib.Path(__file__).parent.parent
-TABLE = ROOT / "docs" / "tf_data_names.toml"
-PAGE = ROOT / "docs" / "data.md"
+TABLE = ROOT / "docs" / "tensorflow" / "tf_data_names.toml"
+PAGE = ROOT / "docs" / "data" / "index.md"
 KINDS = ("same", "better", "absent")
 
 _OPENING = """# Datasets, and the names of tf.data
@@ -77,11 +77,12 @@ written.
 
 ## The tables
 
-They are made of [tf_data_names.toml](tf_data_names.toml) by `scripts/tf_data_names.py`, which
+They are made of [tf_data_names.toml](../tensorflow/tf_data_names.toml) by
+`scripts/tf_data_names.py`, which
 compares them with the public names of TensorFlow 2.21. **same**: as TensorFlow's, with the test in
 `tests/data` that compares them; **better**: there, and more; **absent**: why, and what to use.
-What differs in detail is in [differences.md](differences.md), how pipelines run and are tuned in
-[data_performance.md](data_performance.md).
+What differs in detail is in [differences.md](../tensorflow/differences.md), how pipelines run and
+are tuned in [performance.md](performance.md).
 
 Beyond tf.data: `state()` and `restore()` of iterators, `explain()`, `profile()`, `index(i)`,
 `shuffle(dl.data.GLOBAL)`, `pack`, `prefetch_to_device` as a method, `from_sequence`,
@@ -107,7 +108,7 @@ def table() -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def page() -> str:
-    """The text of docs/data.md."""
+    """The text of docs/data/index.md."""
     parts = [_OPENING]
     for section, names in table().items():
         counts = ", ".join(f"{sum(k == kind for k, _ in names.values())} {kind}" for kind in KINDS)

@@ -21,27 +21,27 @@ def shown(markdown: str, uri: str) -> str:
 @pytest.mark.parametrize(
     ("link", "expected"),
     [
-        ("../examples/gan.py", "repository/examples/gan.py.md"),
-        ("../CONTRIBUTING.md#tests", "repository/CONTRIBUTING.md#tests"),
-        ("data.md#the-tables", "data.md#the-tables"),
+        ("../../examples/gan.py", "../repository/examples/gan.py.md"),
+        ("../../CONTRIBUTING.md#tests", "../repository/CONTRIBUTING.md#tests"),
+        ("../data/index.md#the-tables", "../data/index.md#the-tables"),
         ("https://example.org/a.md", "https://example.org/a.md"),
-        ("../../outside.md", "../../outside.md"),
+        ("../../../outside.md", "../../../outside.md"),
         ("../no_such_file.md", "../no_such_file.md"),
         ("#here", "#here"),
     ],
 )
 def test_links_out_of_docs_lead_to_pages(link: str, expected: str) -> None:
-    assert shown(f"See [this]({link}).", "checkpoints.md") == f"See [this]({expected})."
-    assert shown(f"[this]: {link}\n", "checkpoints.md") == f"[this]: {expected}\n"
+    assert shown(f"See [this]({link}).", "training/checkpoints.md") == f"See [this]({expected})."
+    assert shown(f"[this]: {link}\n", "training/checkpoints.md") == f"[this]: {expected}\n"
 
 
 def test_links_of_files_that_are_shown_lead_back() -> None:
-    text = shown("[data](docs/data.md), [license](LICENSE)", "repository/README.md")
-    assert text == "[data](../data.md), [license](LICENSE.md)"
+    text = shown("[data](docs/data/index.md), [license](LICENSE)", "repository/README.md")
+    assert text == "[data](../data/index.md), [license](LICENSE.md)"
 
 
 @pytest.mark.parametrize(
-    "uri", ["data.md", "repository/examples/gan.py.md", "repository/README.md"]
+    "uri", ["data/index.md", "repository/examples/gan.py.md", "repository/README.md"]
 )
 def test_a_page_knows_its_source(uri: str) -> None:
     assert docs_site.page_of(docs_site.source_of(uri)) == uri
@@ -49,7 +49,7 @@ def test_a_page_knows_its_source(uri: str) -> None:
 
 def test_code_is_left_alone() -> None:
     code = "```text\n[this](../examples/gan.py)\n```\n"
-    assert shown(code, "data.md") == code
+    assert shown(code, "data/index.md") == code
 
 
 def test_public_names_are_those_that_users_import() -> None:

@@ -13,7 +13,7 @@ from tests.support.table import COLUMNS, ROWS
 
 def test_every_stored_test_is_there_and_every_test_is_stored() -> None:
     """A cell is a column's file and its parameters, which are `rows_of`."""
-    root = support_page.STORED.parents[1]
+    root = support_page.STORED.parents[2]
     passed = json.loads(support_page.STORED.read_text())["passed"]
     assert passed == support_page.cells(), "run python -m scripts.support_page --store"
     for test in passed:
