@@ -82,7 +82,8 @@ def to_global_array(value: jax.Array, sharding: jax.sharding.Sharding) -> jax.Ar
     """
     if not value.is_fully_addressable or sharding.is_fully_addressable:
         return value
-    return jax.make_array_from_single_device_arrays(value.shape, sharding, _parts(value))
+    parts = [value] if len(value.devices()) == 1 else _parts(value)
+    return jax.make_array_from_single_device_arrays(value.shape, sharding, parts)
 
 
 def to_local_array(value: Any) -> Any:
@@ -94,9 +95,9 @@ def to_local_array(value: Any) -> Any:
         return value
     if value.is_fully_addressable or not value.is_fully_replicated:
         return value
+    if len(value.sharding.addressable_devices) == 1:
+        return value.addressable_data(0)
     parts = _parts(value)
-    if len(parts) == 1:
-        return parts[0]
     devices = tuple(device for part in parts for device in part.devices())
     return jax.make_array_from_single_device_arrays(value.shape, copies_on(devices), parts)
 
@@ -120,6 +121,7 @@ def joined_rows(rows: Sequence[Any], mesh: Mesh) -> jax.Array:
     return jax.make_array_from_single_device_arrays(shape, sharding, placed)
 
 
+@functools.lru_cache(maxsize=64)
 def own_devices(devices: tuple[jax.Device, ...]) -> tuple[jax.Device, ...]:
     """Those of `devices` that are this process's, in their order."""
     return tuple(device for device in devices if is_local(device))

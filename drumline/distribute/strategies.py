@@ -468,7 +468,8 @@ class TPUStrategy(ProcessGroupStrategy):
     Follows ``tf.distribute.TPUStrategy``, for scripts that run on every machine of the TPU: JAX has
     no remote devices. ``gcloud compute tpus tpu-vm ssh NAME --worker=all --command="python
     train.py"`` starts one so, and so does a Job on GKE. It is tested with CPU
-    devices in the place of a TPU's, and has never run on one, for want of it (docs/tpus.md).
+    devices in the place of a TPU's, and has never run on one, for want of it
+    (docs/distribution/tpus.md).
 
     Create it at the beginning of the program, before anything computes. It joins the TPU's
     machines, as `drumline.config.experimental_connect_to_cluster` does, and starts JAX on the

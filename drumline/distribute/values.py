@@ -82,12 +82,11 @@ class PerReplica(DistributedValues):
             replicas: the numbers of those that had rows; the others' rows are `carried`.
             reductions: see the attribute.
         """
-        made = cls.__new__(cls)
-        PerReplica.__init__(made, (), replicas)
-        made._values = None
-        made._stacked = stacked
-        made._is_stacked = True
-        made.reductions = reductions or {}
+        made = cls.__new__(cls)  # each step makes one for each array
+        made._values, made._stacked, made._is_stacked = None, stacked, True
+        made.replicas = None if replicas is None else tuple(replicas)
+        made.carried, made.unknown = {}, ""
+        made.reductions = {} if reductions is None else reductions
         return made
 
     @property

@@ -558,6 +558,14 @@ def opened(program: Any) -> tuple[Jaxpr, Sequence[Any]]:
     return program, ()
 
 
+UnknownSize: type[Exception] = (
+    jax.errors.InconclusiveDimensionOperation
+    if hasattr(jax.errors, "InconclusiveDimensionOperation")
+    else jax.core.InconclusiveDimensionOperation  # of jax 0.8
+)
+"""A program needs the value of a size that is an expression."""
+
+
 def size_value(size: Any) -> Any:
     """A size that is an expression, as where a program is exported, as an integer array."""
     return core.dimension_as_value(size)

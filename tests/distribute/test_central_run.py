@@ -9,13 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
 
 import drumline as dl
+from drumline._jax_start import explicit_64_bits
 from drumline.distribute import MirroredStrategy, Strategy
 from drumline.distribute.experimental import CentralStorageStrategy
+from drumline.distribute.step import central_programs
 from tests.interruptions import interrupted_at
 from tests.moved_rows import count_moved_rows, padded
 
@@ -119,6 +122,55 @@ def test_steps_equal_those_of_mirrored_variables(replicas: int, sizes: tuple[int
         np.testing.assert_array_equal(ours, theirs)
     for ours, theirs in zip(central.values(), mirrored.values(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_what_the_host_fetches_for_home_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a GPU to the CPU: each value is fetched, and later given away to an update."""
+    expected = Loop(CentralStorageStrategy(_compute(2), HOME))
+    results = expected.train(12, 18, 12)
+    fetched = []
+
+    def is_fetched(value: jax.Array, device: Any) -> bool:
+        assert value.devices() != {device}
+        fetched.append(value)
+        return True
+
+    monkeypatch.setattr(central_programs, "_is_fetched", is_fetched)
+    loop = Loop(CentralStorageStrategy(_compute(2), HOME))
+    for ours, theirs in zip(loop.train(12, 18, 12), results, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for ours, theirs in zip(loop.values(), expected.values(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert len(fetched) > 10
+    assert loop.norm.gamma.value.devices() == {jax.devices()[3]}
+
+
+def test_only_what_stays_the_same_is_fetched() -> None:
+    class Gpu:
+        platform = "gpu"
+
+    (device,) = jax.devices()[:1]
+    assert central_programs._is_fetched(jnp.ones(3), Gpu())
+    assert central_programs._is_fetched(jnp.ones(3, jnp.bfloat16), Gpu())
+    assert not central_programs._is_fetched(jnp.ones(3), device)
+    assert not central_programs._is_fetched(jax.random.key(0), Gpu())
+    with explicit_64_bits():
+        assert not central_programs._is_fetched(jnp.ones(3, jnp.float64), Gpu())
+
+
+def test_copies_are_made_by_one_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Loop(CentralStorageStrategy(_compute(2), HOME))
+    loop.train(12)
+    moved = []
+    put = jax.device_put
+
+    def device_put(values: Any, *arguments: Any, **named: Any) -> Any:
+        moved.append(len(values) if isinstance(values, list) else -1)
+        return put(values, *arguments, **named)
+
+    monkeypatch.setattr(jax, "device_put", device_put)
+    loop.train(12)
+    assert len([count for count in moved if count > 3]) >= 2  # weights, and gradients
 
 
 def test_rows_travel_and_tables_do_not(

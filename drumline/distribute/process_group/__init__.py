@@ -1,7 +1,7 @@
 """Several processes that compute together: how they start, watch one another, and end.
 
 `start` joins the processes of a cluster; `watchdog` surrounds a step. What happens when one of
-them fails is written down in ``docs/architecture.md``.
+them fails is written down in ``docs/inside/architecture.md``.
 """
 
 from drumline.distribute.process_group.group import ProcessGroup, Resolver

@@ -143,26 +143,54 @@ class CentralPrograms:
         ]
         found = dict(enumerate(values))
         if self._keeps_copies:
-            copies = [self._kept_copy(values[position]) for position in away]
+            copies = self._with_copies([values[position] for position in away])
         else:
             copies = jax.device_put([values[position] for position in away], placed)
         found.update(zip(away, copies, strict=True))
         return list(found.values())
 
-    def _kept_copy(self, value: jax.Array) -> jax.Array:
+    def _with_copies(self, values: Sequence[jax.Array]) -> list[jax.Array]:
+        """The copies of values; those that are missing are made by one transfer."""
+        missing = {id(value): value for value in values if id(value) not in self._kept}
+        placed = self._strategy._arrays.program_sharding
+        copies = jax.device_put(list(missing.values()), placed)
+        for value, copy in zip(missing.values(), copies, strict=True):
+            self._keep(value, copy)
+        return [self._kept[id(value)][1] for value in values]
+
+    def _keep(self, value: jax.Array, copy: jax.Array) -> None:
         number = id(value)
-        if number not in self._kept:
-            copy = jax.device_put(value, self._strategy._arrays.program_sharding)
-            forget = weakref.ref(value, lambda _: self._kept.pop(number, None))
-            self._kept[number] = forget, copy
-        return self._kept[number][1]
+        forget = weakref.ref(value, lambda _: self._kept.pop(number, None))
+        self._kept[number] = forget, copy
 
     def to_home(self, values: Sequence[jax.Array]) -> list[jax.Array]:
-        """Results that all replicas have alike, where variables live."""
+        """Results that all replicas have alike, where variables live.
+
+        JAX brings arrays from a GPU to a CPU in order, each behind the last: 160 small ones took
+        78 ms on an H200. Fetched by the host together, they took 13 ms, and are then copied to the
+        CPU device.
+        """
         home = self._strategy.variable_sharding
         (device,) = home.device_set
-        moved: list[jax.Array] = jax.device_put([_copy_near(each, device) for each in values], home)
-        return moved
+        found = [_copy_near(each, device) for each in values]
+        fetched = [i for i, each in enumerate(found) if _is_fetched(each, device)]
+        others = [i for i in range(len(found)) if i not in set(fetched)]
+        arrays = jax.device_get([found[i] for i in fetched])
+        # They are given away later, which memory of NumPy's cannot be.
+        moved = dict(zip(fetched, jax.device_put(arrays, home, may_alias=False), strict=True))
+        moved.update(zip(others, jax.device_put([found[i] for i in others], home), strict=True))
+        return [moved[i] for i in range(len(found))]
+
+
+def _is_fetched(value: jax.Array, device: Any) -> bool:
+    """Whether the host fetches a value for a device: from another platform, unless it changes so.
+
+    NumPy has no random keys, and JAX takes 64-bit numbers of NumPy's for 32-bit ones.
+    """
+    (holder,) = value.devices()
+    if holder.platform == device.platform or jnp.issubdtype(value.dtype, jax.dtypes.extended):
+        return False
+    return bool(jax.dtypes.canonicalize_dtype(value.dtype) == value.dtype)
 
 
 def _copy_near(value: jax.Array, device: Any) -> jax.Array:

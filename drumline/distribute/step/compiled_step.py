@@ -151,8 +151,7 @@ class InFlight:
                     kept = [array for array in arrays if not array.is_deleted()]
                     if not kept and len(self._under_way) > 1:  # the next one has used them up
                         kept = [a for a in self._under_way[1][2] if not a.is_deleted()]
-                    for array in kept:
-                        array.block_until_ready()
+                    jax.block_until_ready(kept)  # all at once: each wait lets other threads run
             finally:  # the error of a program is raised once
                 self._under_way.popleft()
 
@@ -448,10 +447,12 @@ class CompiledStep:
 
     def _recorded(self, recorder: _recorder.StepRecorder, read: Any, arrays: Sequence[Any]) -> Any:
         """As `execute`, for a step profile."""
-        began = recorder.begins(recorder.clock(), self.rows_of(arrays), self.strategy)
-        with recorder.at(_recorder.PYTHON, "starting steps"):
+        began = recorder.begins(self.rows_of(arrays), self.strategy)
+        try:
             outputs = self.execute(read, arrays)
             recorder.returned((outputs, () if self._bank is None else self._bank.values), began)
+        finally:
+            recorder.leave()
         return outputs
 
     @property
@@ -573,7 +574,15 @@ class CompiledStep:
 
     def _compile(self, arrays: Sequence[Any]) -> None:
         before = [*self.written, *self.read]
-        scope = self.discover(arrays)
+        try:
+            scope = self.discover(arrays)
+        except BaseException:
+            # Layers that were built before it failed keep their variables: those have values from
+            # now on, as where the function runs as Python next.
+            if get_stateless_scope() is None:
+                with self.scope():
+                    initialize_created()
+            raise
         if get_stateless_scope() is None:
             self._initialize_created(first=self._compiled is None)
         written = {id(variable) for variable in scope.written}

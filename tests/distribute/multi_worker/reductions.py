@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 import time
 from typing import Any
 
@@ -19,6 +20,8 @@ LARGE = 70_000
 """Numbers of a replica that are too many to be gathered in shared memory."""
 ROUNDS = 40
 FATAL = 7
+STEPS = 20
+"""How many steps the instructions are counted of."""
 
 
 def given(replica: int) -> dict[str, np.ndarray]:
@@ -86,12 +89,21 @@ def _combined(strategy: dl.distribute.Strategy, make: Any) -> dict[str, np.ndarr
     return {name: np.asarray(each) for name, each in found.items()}
 
 
-def member(fault: bool = False) -> None:
-    """In a process of a cluster: combine values; many steps and reductions; or end in one."""
+def member(fault: bool = False, count: bool = False) -> None:
+    """In a process of a cluster: combine values; many steps and reductions; or end in one.
+
+    Args:
+        fault: end in a reduction.
+        count: count the instructions of a step, and do nothing else.
+    """
     strategy = dl.distribute.MultiWorkerMirroredStrategy()
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     if fault:
         return _end_in_a_reduction(strategy, rank)
+    if count:
+        facts = {"instructions": instructions_of_a_step(strategy)}
+        print(json.dumps({"facts": facts}), flush=True)
+        return
     facts = {"combined": combined(strategy), "totals": totals(strategy, rank)}
     if os.environ.get("DRUMLINE_SHARED_MEMORY") == "0":
         pass  # by messages each reduction is one of all processes
@@ -146,6 +158,52 @@ def reduced_alone(strategy: dl.distribute.Strategy) -> list[float]:
 def value_of(strategy: dl.distribute.Strategy, value: Any) -> Any:
     """The replicas' numbers as arrays that can be joined."""
     return strategy.run(lambda x: x[None], args=(value,))
+
+
+def instructions_of_a_step(strategy: dl.distribute.Strategy) -> float:
+    """Instructions of Python that the main thread executes for a step with its data and its loss.
+
+    The step is defined in a function that takes the iterator, as tutorials have it. Unlike time,
+    the number is the same on a busy machine.
+    """
+    import keras
+
+    rows = np.zeros((4, 3), np.float32)
+    data = dl.data.Dataset.from_tensors((rows, rows[:, :1])).repeat()
+    iterator = iter(strategy.experimental_distribute_dataset(data))
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1)])
+        optimizer = keras.optimizers.Adam()
+
+    @dl.function
+    def train_step(iterator: Any) -> Any:
+        def step(inputs: Any) -> Any:
+            with dl.GradientTape() as tape:
+                loss = keras.ops.mean((model(inputs[0]) - inputs[1]) ** 2)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+            return loss
+
+        losses = strategy.run(step, args=(next(iterator),))
+        return strategy.reduce("SUM", losses, axis=None)
+
+    executed = 0
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        nonlocal executed
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        executed += event == "opcode"
+        return trace
+
+    for _ in range(3):
+        train_step(iterator)
+    sys.settrace(trace)
+    try:
+        for _ in range(STEPS):
+            train_step(iterator)
+    finally:
+        sys.settrace(None)
+    return executed / STEPS
 
 
 def _end_in_a_reduction(strategy: dl.distribute.Strategy, rank: int) -> None:

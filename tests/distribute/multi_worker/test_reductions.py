@@ -33,6 +33,8 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Ended]]:
         of("2 by Gloo", 2, BY_GLOO),
         of("3 by Gloo", 3, BY_GLOO),
         of("killed", 3, fault=True),
+        of("1, counted", 1, count=True),
+        of("2, counted", 2, count=True),
     ]
     with running(tmp_path_factory.mktemp("reductions"), clusters) as run:
         run.wait_for(*run.names)
@@ -103,6 +105,14 @@ def test_a_step_has_reduced_its_small_results(
     total = replicas * (replicas + 1) / 2
     expected = [total / 8, total / 8 / replicas, total, total / replicas, 1, 1 / replicas]
     np.testing.assert_allclose(ended[name][1].facts["alone"], expected, rtol=1e-7)
+
+
+def test_a_step_takes_as_many_instructions_in_two_processes_as_in_one(
+    ended: dict[str, list[Ended]],
+) -> None:
+    alone = ended["1, counted"][0].facts["instructions"]
+    for end in ended["2, counted"]:
+        assert alone / 2 < end.facts["instructions"] < 1.1 * alone
 
 
 def test_a_process_that_is_killed_meanwhile_is_named(ended: dict[str, list[Ended]]) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.jobs.launching import LAUNCH, Launcher
+from tests.jobs.launch.launching import LAUNCH, Launcher
 
 SCRIPT = """
 import json, os, pathlib, signal

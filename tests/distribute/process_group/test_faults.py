@@ -16,7 +16,7 @@ from drumline.distribute.process_group import environment, jax_internals
 from tests.distribute.process_group.clusters import Cluster, Ended, Run, running
 from tests.lost_processes import lost_in
 
-SOON = 15.0  # what takes about a second on an idle machine
+SOON = 30.0  # what takes about a second on an idle machine
 HEARTBEAT, COLLECTIVE, WATCHDOG, WORK = 10, 3, 3.0, 7.0
 EXCEPTION, PEER_LOST, STUCK = 1, 69, 70
 LIMITED = jax_internals.xla_knows_flag("--xla_cpu_collective_timeout_seconds")
