@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from pathlib import Path
 from typing import Any
 
 import jax
 from jax.experimental import topologies
 
 from drumline.plan import jax_internals
+from drumline.plan.targets import CUDA_PACKAGES, cuda_plugin
 
-_NEEDED = "jax-cuda12-plugin, jax-cuda12-pjrt (both in jax's version) and nvidia-cuda-nvcc-cu12"
-_CUDA_COMPILER = "nvidia.cuda_nvcc"
+_ASSEMBLER, _LIBRARY = "bin/ptxas", "nvvm/libdevice"
 
 _OF_ALL = {
     "threads_per_block_limit": 1024,
@@ -108,8 +109,8 @@ def gpu_topology(name: str) -> tuple[jax.Device, ...]:
         ).devices
     except Exception as error:  # JAX and its plugin raise several kinds
         raise ValueError(
-            f"No topology {name!r} of GPUs: {error}. Install {_NEEDED}; neither a GPU nor a driver "
-            "is needed."
+            f"No topology {name!r} of GPUs: {error}. Install {CUDA_PACKAGES}; neither a GPU nor a "
+            "driver is needed."
         ) from error
     jax_internals.take_gpus_for_nvidias()
     return tuple(sorted(devices, key=lambda device: (device.process_index, device.id)))
@@ -118,23 +119,27 @@ def gpu_topology(name: str) -> tuple[jax.Device, ...]:
 def gpu_compiler_options() -> dict[str, str]:
     """Return what ``Lowered.compile(compiler_options=...)`` needs without a GPU.
 
-    Kernels are not measured, and the assembler of PTX is that of the package of CUDA's compiler.
+    Kernels are not measured, and the assembler of PTX and libdevice are those of the package of
+    CUDA's compiler.
 
     Raises:
-        ValueError: if that package is not installed.
+        ValueError: if that package, or one that it needs, is not installed.
     """
+    plugin = cuda_plugin()
     found: Any = None
-    if importlib.util.find_spec("nvidia") is not None:
-        found = importlib.util.find_spec(_CUDA_COMPILER)
-    if found is None:
-        raise ValueError(f"Compiling for GPUs needs the package nvidia-cuda-nvcc-cu12: {_NEEDED}.")
-    (folder,) = found.submodule_search_locations
-    return {"xla_gpu_autotune_level": "0", "xla_gpu_cuda_data_dir": str(folder)}
+    if plugin is not None and importlib.util.find_spec("nvidia") is not None:
+        found = importlib.util.find_spec(plugin.tools)
+    for folder in [] if found is None else map(Path, found.submodule_search_locations):
+        if (folder / _ASSEMBLER).exists() and (folder / _LIBRARY).is_dir():
+            return {"xla_gpu_autotune_level": "0", "xla_gpu_cuda_data_dir": str(folder)}
+    raise ValueError(f"Compiling for GPUs needs CUDA's compiler. Install {CUDA_PACKAGES}.")
 
 
 def _described(kind: str) -> str:
     """XLA's description of a kind, as the text of a ``GpuTargetConfigProto``."""
     name, capability, properties = _KINDS[kind]
+    plugin = cuda_plugin()
+    runtime = "major: 12 minor: 8" if plugin is None or plugin.major == 12 else "major: 13 minor: 0"
     lines = [f"  {key}: {value}" for key, value in {**_OF_ALL, **properties}.items()]
     return "\n".join(
         [
@@ -144,7 +149,7 @@ def _described(kind: str) -> str:
             "}",
             'platform_name: "CUDA"',
             "dnn_version_info { major: 9 minor: 7 }",
-            "runtime_version { major: 12 minor: 8 patch: 0 }",
+            f"runtime_version {{ {runtime} patch: 0 }}",
             f'device_description_str: "{name}"',
         ]
     )

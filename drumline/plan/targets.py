@@ -6,6 +6,7 @@ nor a driver. CPU devices are there anywhere. `prepare_environment` comes before
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 from collections.abc import MutableMapping
@@ -15,11 +16,12 @@ from drumline.plan.hardware import ChipGroup, side_lengths
 
 _SMALLEST_SIDE = 2
 """libtpu's machines have 2 x 2 chips: smaller groups are a part of one."""
-_PIP = {
-    "tpu": "pip install 'drumline[plan]'",
-    "gpu": "pip install 'jax-cuda12-plugin' 'jax-cuda12-pjrt' 'nvidia-cuda-nvcc-cu12', in the "
-    "versions of the installed jax",
-}
+CUDA_PACKAGES = (
+    "jax-cuda13-plugin and jax-cuda13-pjrt (both in jax's version), nvidia-cuda-nvcc and "
+    "nvidia-nvvm (both 13), or jax-cuda12-plugin, jax-cuda12-pjrt and nvidia-cuda-nvcc-cu12"
+)
+"""What compiles for NVIDIA's GPUs, as pip names it."""
+_PIP = {"tpu": "pip install 'drumline[plan]'.", "gpu": f"Install by pip {CUDA_PACKAGES}."}
 _TPU_ENVIRONMENT = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "true",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -43,18 +45,50 @@ def tpu_environment() -> dict[str, str]:
     return dict(_TPU_ENVIRONMENT)
 
 
+@dataclasses.dataclass(frozen=True)
+class CudaPlugin:
+    """A plugin of JAX's that compiles for NVIDIA's GPUs.
+
+    Attributes:
+        module: of JAX's.
+        major: of CUDA's version.
+        tools: the package in whose folder the assembler of PTX and libdevice are.
+    """
+
+    module: str
+    major: int
+    tools: str
+
+
+_CUDA_PLUGINS = (
+    CudaPlugin("jax_cuda13_plugin", 13, "nvidia.cu13"),
+    CudaPlugin("jax_cuda12_plugin", 12, "nvidia.cuda_nvcc"),
+)
+
+
+def cuda_plugin() -> CudaPlugin | None:
+    """Return the plugin that is installed, the newest of several; None without one."""
+    for plugin in _CUDA_PLUGINS:
+        if importlib.util.find_spec(plugin.module) is not None:
+            return plugin
+    return None
+
+
 def require_compiler(group: ChipGroup) -> None:
     """Check that a compiler for the group's chips is installed, without loading it.
 
     Raises:
         CompilerMissingError: if not.
     """
-    platform = group.chip.platform
-    module = {"tpu": "libtpu", "gpu": "jax_cuda12_plugin"}.get(platform)
-    if module is not None and importlib.util.find_spec(module) is None:
+    platform, missing = group.chip.platform, ""
+    if platform == "tpu" and importlib.util.find_spec("libtpu") is None:
+        missing = "libtpu"
+    elif platform == "gpu" and cuda_plugin() is None:
+        missing = "JAX's plugin for CUDA"
+    if missing:
         raise CompilerMissingError(
-            f"To plan for {group.name} a compiler is needed that is not installed: {module}. "
-            f"{_PIP[platform]}."
+            f"To plan for {group.name} a compiler is needed that is not installed: {missing}. "
+            f"{_PIP[platform]}"
         )
 
 

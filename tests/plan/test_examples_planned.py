@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from drumline.plan.targets import cuda_plugin
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 STEPS = {
     "custom_loop.py": "run of distributed_train_step",
@@ -33,9 +35,10 @@ def test_all_examples_are_here() -> None:
 @pytest.mark.parametrize("example", STEPS)
 @pytest.mark.parametrize("target", ["cpu-4x2", "tpu-v5e-8", "tpu-v6e-8", "gpu-h100-8"])
 def test_an_example_is_planned(example: str, target: str, tmp_path: Path) -> None:
-    needed = {"tpu": "libtpu", "gpu": "jax_cuda12_plugin"}.get(target[:3])
-    if needed and importlib.util.find_spec(needed) is None:
-        pytest.skip(f"needs {needed}")
+    if target.startswith("tpu") and importlib.util.find_spec("libtpu") is None:
+        pytest.skip("needs libtpu")
+    if target.startswith("gpu") and cuda_plugin() is None:
+        pytest.skip("needs JAX's plugin for CUDA")
     page = tmp_path / "plan.json"
     command = [
         sys.executable,

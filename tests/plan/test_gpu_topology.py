@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,14 +17,13 @@ from jax._src import xla_bridge
 from drumline import config
 from drumline.plan import jax_internals
 from drumline.plan.gpu_topology import gpu_compiler_options, gpu_topology
-
-PLUGINS = ("jax_cuda12_plugin", "nvidia.cuda_nvcc")
+from drumline.plan.targets import cuda_plugin
 
 
 def installed() -> bool:
     try:
-        return all(importlib.util.find_spec(name) is not None for name in PLUGINS)
-    except ModuleNotFoundError:  # not even the package that it is in
+        return bool(gpu_compiler_options())
+    except ValueError:
         return False
 
 
@@ -62,11 +63,42 @@ def test_names(name: str) -> None:
 
 @pytest.mark.skipif(installed(), reason="JAX's CUDA plugin is installed")
 def test_without_the_plugin(asked: None) -> None:
-    with pytest.raises(ValueError, match=r"No topology 'h100:1x8'.*Install jax-cuda12-plugin"):
+    with pytest.raises(ValueError, match=r"No topology 'h100:1x8'.*Install jax-cuda13-plugin"):
         gpu_topology("h100:1x8")
     with pytest.raises(ValueError, match="nvidia-cuda-nvcc-cu12"):
         gpu_compiler_options()
     assert xla_bridge.canonicalize_platform is jax_internals._ask_jax
+
+
+@pytest.mark.parametrize(
+    ("plugin", "tools"),
+    [("jax_cuda13_plugin", "cu13"), ("jax_cuda12_plugin", "cuda_nvcc")],
+)
+def test_either_plugin_compiles_with_its_tools(
+    plugin: str, tools: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+
+    def find_spec(name: str) -> Any:
+        """As where the packages of `tmp_path` are the only ones of CUDA's."""
+        if not name.startswith(("nvidia", "jax_cuda")):
+            return found(name)
+        folder = tmp_path.joinpath(*name.split("."))
+        return SimpleNamespace(submodule_search_locations=[folder]) if folder.is_dir() else None
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    assert cuda_plugin() is None
+    (tmp_path / plugin).mkdir()
+    assert getattr(cuda_plugin(), "module", None) == plugin
+    folder = tmp_path / "nvidia" / tools
+    with pytest.raises(ValueError, match="needs CUDA's compiler"):
+        gpu_compiler_options()
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "ptxas").touch()
+    with pytest.raises(ValueError, match="nvidia-nvvm"):  # libdevice
+        gpu_compiler_options()
+    (folder / "nvvm" / "libdevice").mkdir(parents=True)
+    assert gpu_compiler_options()["xla_gpu_cuda_data_dir"] == str(folder)
 
 
 @pytest.fixture(scope="module")

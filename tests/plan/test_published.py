@@ -1,4 +1,4 @@
-"""Predicted beside published: what `docs/plan.md` says is what the functions give."""
+"""Predicted beside published: what `docs/distribution/plan.md` says is what the functions give."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from drumline.plan.estimate import loss_of_doubling, rate_with_loss
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "plan.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "distribution" / "plan.md"
 SLICES = (1, 2, 4, 8, 16, 32)
 PUBLISHED = {
     "16B": (61.10, 59.37, 59.14, 58.27, 56.56, 54.65),
