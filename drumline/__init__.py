@@ -3,7 +3,7 @@
 ``import drumline as dl`` selects Keras's JAX backend, and imports neither Keras nor JAX: they, and
 each package of drumline's, are imported when they are first used. What drumline does to Keras and
 JAX is done when they are imported (``drumline/_startup.py``), and listed by
-``dl.config.report()``. The packages are described in ``docs/architecture.md``.
+``dl.config.report()``. The packages are described in ``docs/inside/architecture.md``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -131,3 +133,57 @@ def _varint(value: int) -> bytes:
         value >>= 7
     made.append(value)
     return bytes(made)
+
+
+def scalars_of_event(event: bytes) -> tuple[float, int, list[tuple[str, float]]]:
+    """The time, the step and the scalars of an ``Event``, of TensorFlow 2's kind and of 1's.
+
+    Raises:
+        ValueError, IndexError, KeyError: it is no such message.
+    """
+    fields = _fields(event)
+    moment = struct.unpack("<d", fields[1][0])[0] if 1 in fields else 0.0
+    step = fields.get(2, [0])[0]
+    found = [each for summary in fields.get(5, []) for each in _scalars(summary)]
+    return moment, step - 2**64 if step >= 2**63 else step, found
+
+
+def _scalars(summary: Any) -> Iterator[tuple[str, float]]:
+    for each in _fields(summary).get(1, []):
+        value = _fields(each)
+        name = value[1][0].decode()
+        if 2 in value:
+            yield name, struct.unpack("<f", value[2][0])[0]
+        elif 8 in value:
+            tensor = _fields(value[8][0])
+            content = tensor.get(4, tensor.get(5, [b""]))[0]
+            if tensor.get(1) == [1] and len(content) == 4:
+                yield name, struct.unpack("<f", content)[0]
+
+
+def _fields(message: bytes) -> dict[int, list[Any]]:
+    """The fields of a protocol buffer by number: integers of varints, else bytes."""
+    found: dict[int, list[Any]] = {}
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+
+    while at < len(message):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            value: Any = varint()
+        else:
+            size = {1: 8, 5: 4}[kind] if kind != 2 else varint()
+            value = message[at : at + size]
+            at += size
+        found.setdefault(number, []).append(value)
+    return found

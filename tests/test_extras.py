@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 import tomllib
@@ -79,12 +80,25 @@ def test_the_demo_names_its_extra(tmp_path: Path) -> None:
 def test_the_extras_that_messages_name_bring_the_packages() -> None:
     extras = PROJECT["optional-dependencies"]
     needed = {"demo": ["matplotlib", "scikit-learn"], "profile": ["matplotlib"]}
-    needed |= {"tensorboard": ["tensorboard"], "dev": ["drumline[audio,demo]"]}
+    needed |= {"tensorboard": ["tensorboard"], "dev": ["drumline[audio,console,demo]"]}
     needed |= {"audio": ["soundfile"]}
     for extra, packages in needed.items():
         brought = " ".join(extras[extra])
         assert all(package in brought for package in packages), extra
     assert not any(package in " ".join(PROJECT["dependencies"]) for package in needed["demo"])
+
+
+def test_the_page_of_the_installation_lists_all_extras() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "start" / "install.md").read_text()
+    rows = re.findall(r"^\| (`.*?`) \|", page.partition("## Extras")[2], re.M)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    of_the_repository = {"bench", "reference", "tutorials"}  # what make installs where it needs it
+    extras = PROJECT["optional-dependencies"]
+    assert sorted([*listed, *of_the_repository]) == sorted(extras)
+    dev = " ".join(extras["dev"])
+    (row,) = re.findall(r"^\| `dev` \| what the tests need: (.*), libraries", page, re.M)
+    for extra in re.findall(r"`(\w+)`", row):
+        assert extra in dev.partition("]")[0] or set(extras[extra]) <= set(extras["dev"]), extra
 
 
 def test_a_package_that_is_there_but_lacks_another_says_so(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 def test_tests_that_send_signals_pass_where_these_are_ignored() -> None:
     root = Path(__file__).parents[1]
-    sending = "tests/jobs/test_ends.py::test_a_signal_is_passed_on_and_waited_for"
+    sending = "tests/jobs/launch/test_ends.py::test_a_signal_is_passed_on_and_waited_for"
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", sending]
     ignoring = ["nohup", "sh", "-c", 'trap "" INT QUIT TERM; exec "$@"', "sh"]
     done = subprocess.run(

@@ -74,6 +74,9 @@ class Group:
     refused: ClassVar[Mapping[str, str]] = {}
     """Options of tf.data that have no meaning here, and why."""
 
+    former: ClassVar[Mapping[str, str]] = {}
+    """Older names of options, which tf.data takes, too."""
+
     def __new__(cls, *_: Any, **given: Any) -> Self:
         """Names that are no option are rejected with the words that assigning them gives."""
         made = super().__new__(cls)
@@ -105,6 +108,7 @@ class Group:
             )
         if name in self.settled:
             return self._agree(name, value)
+        name = self.former.get(name, name)
         if name not in self._names():
             raise self._unknown(name)
         group = self._groups().get(name)
@@ -118,6 +122,8 @@ class Group:
     def __getattr__(self, name: str) -> Any:
         if name in type(self).settled:
             return type(self).settled[name][0]
+        if name in type(self).former:
+            return getattr(self, type(self).former[name])
         raise self._unknown(name)
 
     def _names(self) -> list[str]:
@@ -393,13 +399,15 @@ class Options(Group):
     }
     refused = {  # noqa: RUF012
         "dataset_name": "name the statistics, as in experimental_statistics",
-        "experimental_deterministic": "it is called deterministic",
         "experimental_external_state_policy": "functions with outside state run as Python, always",
         "experimental_service": "distribute takes its options itself",
         "experimental_symbolic_checkpoint": "iterators' states never hold elements",
-        "experimental_threading": "it is called threading",
         "experimental_warm_start": "iterators start when they are first asked",
         "framework_type": "there is one framework",
+    }
+    former = {  # noqa: RUF012
+        "experimental_deterministic": "deterministic",
+        "experimental_threading": "threading",
     }
 
 

@@ -217,13 +217,13 @@ _FORMATS = {"": (1, 3), "grayscale": (1,), "rgb": (3,)}
 class EncodeJpeg(NativeOperation):
     """Images, and their qualities if there is a second argument, to contents of files."""
 
-    format: str
-    quality: int
-    progressive: bool
-    optimize_size: bool
-    chroma_downsampling: bool
-    density: tuple[bool, int, int]
-    xmp_metadata: bytes
+    format: str = ""
+    quality: int = 95
+    progressive: bool = False
+    optimize_size: bool = False
+    chroma_downsampling: bool = True
+    density: tuple[bool, int, int] = (True, 300, 300)
+    xmp_metadata: bytes = b""
 
     @property
     def name(self) -> str:

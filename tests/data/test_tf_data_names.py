@@ -1,4 +1,4 @@
-"""docs/data.md: what it says is there is there, and it has all of TensorFlow's names."""
+"""docs/data/index.md: what it says is there is there, and it has all of TensorFlow's names."""
 
 import importlib.util
 import json

@@ -2,7 +2,7 @@
 
 A tree's kind is ``int`` (an int64 scalar), ``float`` (float32), ``bool``, ``string`` or ``vector``
 (int64 of one dimension). Casts are explicit and operands of one type, where the two libraries'
-rules for types differ by decision (``docs/differences.md``).
+rules for types differ by decision (``docs/tensorflow/differences.md``).
 """
 
 from __future__ import annotations

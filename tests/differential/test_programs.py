@@ -2,7 +2,7 @@
 
 Elements, dtypes, structure, ``element_spec``, cardinality, and where an error comes are compared.
 Where drumline differs by decision, `DECISIONS` says how an outcome is brought to one form; each
-entry names its row of ``docs/differences.md``.
+entry names its row of ``docs/tensorflow/differences.md``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Decision:
     """A difference that is meant.
 
     Attributes:
-        why: the row of ``docs/differences.md``, in short.
+        why: the row of ``docs/tensorflow/differences.md``, in short.
         allows: whether it explains what came of drumline's and of TensorFlow's program: by its
             cause in the program, and not by the names of its steps alone.
     """

@@ -65,7 +65,7 @@ def _cases(tf: Any) -> dict[str, tuple[Callable[[Any], Any], Any]]:
     kinds, sums = tf.estimator, tf.losses.Reduction.SUM
     dense, sparse = columns(tf, True), columns(tf, False)
     # FTRL in TensorFlow sets an embedding to 0 in a step whose gradient for it is 0, as that of
-    # a linear model's first one is: see docs/differences.md.
+    # a linear model's first one is: see docs/tensorflow/differences.md.
     plain = sparse[:-1]
     words = np.array(["low", "high"])[BINARY]
     names = ["ash", "elm", "oak"]

@@ -222,5 +222,5 @@ def test_the_page_says_what_the_record_says() -> None:
     lines = record.read(folder / "record.jsonl")
     assert len({line["tree"] for line in lines}) == 1 and report.defects(lines) == []
     assert sum(len(line["faults"]) for line in lines if "run" in line) >= 300
-    page = (folder.parents[1] / "docs" / "checkpoints.md").read_text()
+    page = (folder.parents[1] / "docs" / "training" / "checkpoints.md").read_text()
     assert report.table(lines) in page

@@ -110,7 +110,7 @@ def optimizer_of(job: Job) -> Any:
 def custom_loop(
     job: Job, folder: Folder, strategy: dl.distribute.Strategy, writes_steps: bool
 ) -> dict[str, str]:
-    """A loop with `CheckpointManager`, as docs/checkpoints.md has it."""
+    """A loop with `CheckpointManager`, as docs/training/checkpoints.md has it."""
     import keras
 
     import drumline as dl
@@ -193,7 +193,7 @@ def _steps_of(
 def fit(
     job: Job, folder: Folder, strategy: dl.distribute.Strategy, writes_steps: bool
 ) -> dict[str, str]:
-    """Keras's ``fit`` with `BackupAndRestore`, as docs/multi_worker.md has it."""
+    """Keras's ``fit`` with `BackupAndRestore`, as docs/distribution/multi_worker.md has it."""
     import keras
 
     class Steps(keras.callbacks.Callback):

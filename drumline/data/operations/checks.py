@@ -199,6 +199,8 @@ class AssertCardinalityStage(Stage):
         self._ended = True
         if block is None and self._position == self.expected:
             return None
+        if block is not None and not block.n:  # what follows is no element but cannot be read
+            return block
         found = f"only {self._position}" if block is None else f"at least {self._position + 1}"
         number = "infinitely many" if self.expected == INFINITE else self.expected
         error = ValueError(

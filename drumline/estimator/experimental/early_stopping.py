@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from drumline._event_messages import scalars_of_event
 from drumline.estimator.graph import get_global_step
 from drumline.estimator.hooks.session_hooks import (
     SessionRunArgs,
@@ -208,9 +209,8 @@ def read_event_files(pattern: str) -> dict[int, dict[str, float]]:
     found: dict[int, dict[str, float]] = {}
     for path in sorted(glob.glob(pattern)):
         for event in _records(path):
-            fields = _fields(event)
-            if 5 in fields:
-                found.setdefault(fields.get(2, [0])[0], {}).update(_numbers(fields[5][0]))
+            _, step, numbers = scalars_of_event(event)
+            found.setdefault(step, {}).update(numbers)
     return {step: found[step] for step in sorted(found) if found[step]}
 
 
@@ -225,45 +225,3 @@ def _records(path: str) -> Iterator[bytes]:
             return
         yield data[at + 12 : at + 12 + size]
         at += 16 + size
-
-
-def _numbers(message: Any) -> Iterator[tuple[str, float]]:
-    """The scalars in a ``Summary`` message, of TensorFlow 2's kind and of TensorFlow 1's."""
-    for each in _fields(message).get(1, []):
-        value = _fields(each)
-        name = value[1][0].decode()
-        if 2 in value:
-            yield name, struct.unpack("<f", value[2][0])[0]
-        elif 8 in value:
-            tensor = _fields(value[8][0])
-            content = tensor.get(4, tensor.get(5, [b""]))[0]
-            if tensor.get(1) == [1] and len(content) == 4:
-                yield name, struct.unpack("<f", content)[0]
-
-
-def _fields(message: bytes) -> dict[int, list[Any]]:
-    """The fields of a protocol buffer by number: integers of varints, else bytes."""
-    found: dict[int, list[Any]] = {}
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
-
-    while at < len(message):
-        number, kind = divmod(varint(), 8)
-        if kind == 0:
-            value: Any = varint()
-        else:
-            size = {1: 8, 5: 4}[kind] if kind != 2 else varint()
-            value = message[at : at + size]
-            at += size
-        found.setdefault(number, []).append(value)
-    return found

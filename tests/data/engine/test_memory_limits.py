@@ -116,7 +116,7 @@ EPOCHS = """
 """
 
 CAP = 128 << 20
-"""Bytes beyond the data and the libraries, compiling included, as docs/data_performance.md says."""
+"""Bytes beyond the data and the libraries, compiling included, as docs/data/performance.md says."""
 
 GROWTH = {"indexed": 10, "streamed": 12, "grouped": 18, "interleaved": 10, "generated": 20}
 """MiB that may be held after the last epochs beyond what is after the second. Unless memory that

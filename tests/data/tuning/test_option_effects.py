@@ -122,12 +122,22 @@ def test_what_is_always_so_may_be_said_but_not_changed() -> None:
         _ = chosen.map_fussion  # type: ignore[attr-defined]
 
 
+def test_older_names_are_those_of_today() -> None:
+    chosen = Options()
+    chosen.experimental_deterministic = False  # type: ignore[attr-defined]
+    chosen.experimental_threading.private_threadpool_size = 3
+    assert chosen.deterministic is False and chosen.threading.private_threadpool_size == 3
+    assert chosen.experimental_deterministic is False
+    options = Dataset.range(3).with_options(chosen).options()
+    assert options.deterministic is False and options.threading.private_threadpool_size == 3
+
+
 @pytest.mark.parametrize(
     ("group", "name", "value", "error", "message"),
     [
         ("", "deterministic", 1, TypeError, "Options.deterministic must be a bool or None, got 1"),
         ("", "experimental_statistics", {}, TypeError, "takes an instance of dl.data.experimental"),
-        ("", "experimental_threading", None, AttributeError, "it is called threading"),
+        ("", "experimental_deterministic", 1, TypeError, "Options.deterministic must be a bool"),
         ("autotune", "enabled", "yes", TypeError, "AutotuneOptions.enabled must be a bool"),
         ("autotune", "cpu_budget", -1, ValueError, "cpu_budget must be at least 0, got -1"),
         ("autotune", "ram_budget", 1.5, TypeError, "ram_budget must be an integer or None"),

@@ -157,6 +157,8 @@ class TFRecordWriter:
                 file.write(self._encoder.finish())
 
     def _bytes_of(self, record: Any) -> bytes:
+        if type(record) is bytes:
+            return record
         if isinstance(record, str):
             return record.encode()
         try:
