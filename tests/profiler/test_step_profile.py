@@ -16,6 +16,7 @@ import pytest
 import drumline as dl
 from drumline import _recorder
 from drumline.profiler import EpochProfile, StepProfile
+from tests.profiler.disturbances import again_if_disturbed
 
 DELAY = 0.004
 
@@ -52,6 +53,7 @@ def adds_up(profile: StepProfile) -> None:
 
 
 @pytest.mark.parametrize("devices", [["cpu:0"], ["cpu:0", "cpu:1"]])
+@again_if_disturbed
 def test_a_slow_map_is_named(devices: list[str]) -> None:
     slept = []
 
@@ -78,6 +80,7 @@ def test_a_slow_map_is_named(devices: list[str]) -> None:
     assert first.parts["compiling"] > second.parts["compiling"]
 
 
+@again_if_disturbed
 def test_what_python_does_between_steps_is_python() -> None:
     strategy = dl.distribute.OneDeviceStrategy("cpu:0")
     slept = []
@@ -95,6 +98,7 @@ def test_what_python_does_between_steps_is_python() -> None:
     assert profile.epochs[1].share("Python") > 0.7
 
 
+@again_if_disturbed
 def test_a_checkpoint_is_checkpointing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from drumline.training.checkpoint import file_format
 
@@ -104,10 +108,10 @@ def test_a_checkpoint_is_checkpointing(tmp_path: Path, monkeypatch: pytest.Monke
         time.sleep(0.05)
         return written(*args)
 
-    monkeypatch.setattr(file_format, "write", slow)
     checkpoint = dl.train.Checkpoint(number=dl.Variable(1.0))
     manager = dl.train.CheckpointManager(checkpoint, tmp_path, max_to_keep=2)
-    with dl.profile_steps() as profile:
+    with monkeypatch.context() as patched, dl.profile_steps() as profile:
+        patched.setattr(file_format, "write", slow)
         loop(profile, dl.distribute.OneDeviceStrategy("cpu:0"), dataset(4), 1, manager.save)
     adds_up(profile)
     parts = profile.epochs[0].parts
@@ -115,6 +119,7 @@ def test_a_checkpoint_is_checkpointing(tmp_path: Path, monkeypatch: pytest.Monke
     assert parts["Python"] < 0.1
 
 
+@again_if_disturbed
 def test_a_long_program_is_computing() -> None:
     """The wait for it is in Python's hands, and nothing but its end tells."""
     square = np.ones((500, 500), np.float32) / 500
@@ -134,6 +139,7 @@ def test_a_long_program_is_computing() -> None:
     assert profile.epochs[1].goodput == profile.epochs[1].share("computing")
 
 
+@again_if_disturbed
 def test_input_read_while_a_device_computes_is_no_wait() -> None:
     square = np.ones((600, 600), np.float32) / 600
     strategy = dl.distribute.OneDeviceStrategy("cpu:0")
