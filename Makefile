@@ -114,8 +114,9 @@ test-oldest: $(OLDEST)/.installed
 # What depends most on the version of jax, in a few minutes.
 NEWEST_ESSENTIAL := $(addprefix tests/,test_private_parts.py data/elements/test_dtype_rules.py \
 	data/functions/test_function_tracing.py data/plan/test_fingerprints.py \
-	distribute/functions/test_function.py keras/test_dataset_input.py training/test_gradient_tape.py training/test_value_and_grad.py)
-NEWEST := $(addprefix tests/,test_private_parts.py data cpu_kernels distribute keras training)
+	distribute/functions/test_function.py keras/test_dataset_input.py profiler/test_trace_file.py \
+	training/test_gradient_tape.py training/test_value_and_grad.py)
+NEWEST := $(addprefix tests/,test_private_parts.py data cpu_kernels distribute keras profiler training)
 IN_NEWEST := PATH="$(dir $(CARGO)):$$PATH" HYPOTHESIS_PROFILE=brief $(VENV)/bin/python \
 	scripts/test_newest_python.py
 

@@ -141,7 +141,7 @@ def scalars_of_event(event: bytes) -> tuple[float, int, list[tuple[str, float]]]
     Raises:
         ValueError, IndexError, KeyError: it is no such message.
     """
-    fields = _fields(event)
+    fields = fields_of_message(event)
     moment = struct.unpack("<d", fields[1][0])[0] if 1 in fields else 0.0
     step = fields.get(2, [0])[0]
     found = [each for summary in fields.get(5, []) for each in _scalars(summary)]
@@ -149,20 +149,25 @@ def scalars_of_event(event: bytes) -> tuple[float, int, list[tuple[str, float]]]
 
 
 def _scalars(summary: Any) -> Iterator[tuple[str, float]]:
-    for each in _fields(summary).get(1, []):
-        value = _fields(each)
+    for each in fields_of_message(summary).get(1, []):
+        value = fields_of_message(each)
         name = value[1][0].decode()
         if 2 in value:
             yield name, struct.unpack("<f", value[2][0])[0]
         elif 8 in value:
-            tensor = _fields(value[8][0])
+            tensor = fields_of_message(value[8][0])
             content = tensor.get(4, tensor.get(5, [b""]))[0]
             if tensor.get(1) == [1] and len(content) == 4:
                 yield name, struct.unpack("<f", content)[0]
 
 
-def _fields(message: bytes) -> dict[int, list[Any]]:
-    """The fields of a protocol buffer by number: integers of varints, else bytes."""
+def fields_of_message(message: bytes) -> dict[int, list[Any]]:
+    """The fields of a protocol buffer by number: integers of varints, else bytes.
+
+    Raises:
+        IndexError: the message is cut off.
+        KeyError: a field is of a kind that there is not.
+    """
     found: dict[int, list[Any]] = {}
     at = 0
 
@@ -185,5 +190,7 @@ def _fields(message: bytes) -> dict[int, list[Any]]:
             size = {1: 8, 5: 4}[kind] if kind != 2 else varint()
             value = message[at : at + size]
             at += size
+            if at > len(message):
+                raise IndexError("a field is cut off")
         found.setdefault(number, []).append(value)
     return found

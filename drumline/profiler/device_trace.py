@@ -10,6 +10,8 @@ from typing import Any
 
 import jax
 
+from drumline.profiler.trace_file import read_trace
+
 _COLLECTIVES = re.compile(
     r"all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|collective[-_]?permute|all[-_]?to[-_]?all"
     r"|psum|pmean|ppermute|nccl",
@@ -119,19 +121,11 @@ def communication_share(directory: str) -> float | None:
     if not files:
         return None
     total = collectives = 0.0
-    for plane in jax.profiler.ProfileData.from_file(str(files[-1])).planes:
-        for line in plane.lines:
-            for event in line.events:
-                if not event.duration_ns or not _is_operation(event):
-                    continue
-                total += event.duration_ns
-                if _COLLECTIVES.search(event.name):
-                    collectives += event.duration_ns
+    for event in read_trace(files[-1], having="hlo_op"):
+        total += event.duration
+        if _COLLECTIVES.search(event.name):
+            collectives += event.duration
     return collectives / total if total else None
-
-
-def _is_operation(event: Any) -> bool:
-    return any(name == "hlo_op" for name, _ in event.stats)
 
 
 def _wait(array: Any) -> None:

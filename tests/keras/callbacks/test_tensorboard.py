@@ -14,12 +14,12 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from jax.profiler import ProfileData
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.util import tensor_util
 
 import drumline as dl
 from drumline.keras.callbacks import KerasTensorBoard, TensorBoard
+from drumline.profiler.trace_file import read_trace
 from tests.summary.reading import values
 
 ROWS, BATCH, EPOCHS = 20, 4, 3
@@ -172,13 +172,10 @@ def test_a_trace_of_the_batches_that_are_asked_for(
     fit(KerasTensorBoard(str(tmp_path), profile_batch=batches), strategy)
     (trace,) = (tmp_path / "train" / "plugins" / "profile").rglob("*.xplane.pb")
     steps, operations = set(), 0
-    for plane in ProfileData.from_file(str(trace)).planes:
-        for line in plane.lines:
-            for event in line.events:
-                found = dict(event.stats)
-                if event.name == "train":
-                    steps.add(found["step_num"])
-                operations += "hlo_op" in found
+    for event in read_trace(trace):
+        if event.name == "train":
+            steps.add(event.statistics["step_num"])
+        operations += "hlo_op" in event.statistics
     assert steps == ({3} if batches == 3 else {3, 4})
     assert operations >= len(steps)
 
