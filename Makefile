@@ -14,7 +14,7 @@ QUICK := -m "not thorough"
 
 JPEG_BENCH := rust/bench/Cargo.toml
 
-.PHONY: bench-jpeg demo test test-thorough test-keras test-tutorials test-oldest test-newest-python test-newest-essential lint \
+.PHONY: bench-jpeg demo test test-failed test-thorough test-keras test-tutorials test-oldest test-newest-python test-newest-essential lint \
 	lint-rust test-rust test-reference test-slurm test-postgresql install-services test-ssh test-ray \
 	test-kubernetes test-console install-browser test-tpu test-tpu-essential fuzz coverage bench docs install install-oldest \
 	install-reference clean
@@ -25,6 +25,12 @@ demo: install
 test: install
 	$(VENV)/bin/python $(PYTEST) $(QUICK) --ignore=tests/jobs/slurm --ignore=tests/jobs/kubernetes \
 		--ignore=tests/jobs/engines/ssh --ignore=tests/jobs/console
+
+# The tests that failed in the run before, at most three of them, with nothing beside them.
+test-failed: install
+	@$(VENV)/bin/python -c 'import json, sys; failed = json.load(open(".pytest_cache/v/cache/lastfailed")); \
+		print("Failed, and run again alone:", *failed, sep="\n"); sys.exit(not 0 < len(failed) <= 3)'
+	$(VENV)/bin/python -m pytest -n 0 -q --last-failed
 
 # A real Slurm of two nodes on this machine; as root, which starts its services.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo -n -E)
