@@ -20,6 +20,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 
+from drumline._http_answers import read_whole
+
 _log = logging.getLogger("drumline")
 
 _TIMEOUT_SECONDS = 2.0
@@ -51,7 +53,7 @@ class _Service:
         request = urllib.request.Request(self._address + path, headers=dict(headers), method=method)
         try:
             with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
-                return answer.status, answer.read(_MOST_BYTES)
+                return answer.status, read_whole(answer, _MOST_BYTES, closed_ends=True)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, b""

@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import IO, Any
 
+from drumline._http_answers import read_whole
 from drumline.jobs.file.values import JobFileError
 
 _RETRY_SECONDS = 10.0
@@ -132,7 +133,7 @@ class ServerConnection:
             if connection.sock is None:
                 raise
         answer = connection.getresponse()
-        data = answer.read(_LARGEST_ANSWER)
+        data = read_whole(answer, _LARGEST_ANSWER)
         if answer.will_close:
             self._drop()
         if answer.status >= 400:

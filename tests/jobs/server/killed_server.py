@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import signal
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from starlette.responses import JSONResponse
 
 from drumline.jobs.engines.local import attempt
 from drumline.jobs.server.app import TeamServer, team_app
@@ -46,12 +49,28 @@ def _renamed_to(name: str) -> Callable[..., bool]:
     return lambda path, target: name in pathlib.Path(target).name
 
 
+def _within_the_answer(key: str) -> None:
+    """Die when the headers of an answer with a key are sent, and nothing of its body."""
+    answering = JSONResponse.__call__
+
+    async def cut(self: JSONResponse, scope: Any, receive: Any, send: Any) -> None:
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.body" and key in json.loads(self.body):
+                _die()
+            await send(message)
+
+        await answering(self, scope, receive, sending)
+
+    JSONResponse.__call__ = cut  # type: ignore[method-assign]
+
+
 STEPS: dict[str, Callable[[], None]] = {
     "an upload begins": lambda: _around(CodeUploads, "_count"),
     "an upload is unpacked": lambda: _around(
         pathlib.Path, "rename", before=True, when=_renamed_to("+")
     ),
     "an upload is there": lambda: _around(pathlib.Path, "rename", when=_renamed_to("+")),
+    "an upload's answer has begun": lambda: _within_the_answer("upload"),
     "a job is asked for": lambda: _around(WorkspaceService, "submit", before=True),
     "it is written down": lambda: _around(Store, "submit"),
     "its folder is there": lambda: _around(
@@ -63,6 +82,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "it is about to be answered": lambda: _around(
         TeamMembers, "record", when=lambda *arguments: "submit" in arguments
     ),
+    "its answer has begun": lambda: _within_the_answer("id"),
 }
 
 

@@ -17,6 +17,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
+from drumline._http_answers import read_whole
+
 _GOOGLES_HOST = "metadata.google.internal"
 _TIMEOUT_SECONDS = 2.0
 _API = "https://tpu.googleapis.com/v2"
@@ -60,7 +62,7 @@ class MetadataServer:
         )
         try:
             with self._opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
-                content: bytes = answer.read(_MOST_BYTES)
+                content = read_whole(answer, _MOST_BYTES, closed_ends=True)
         except urllib.error.HTTPError as error:
             with error:
                 raise UnansweredError(f"{where} answers with status {error.code}") from None
@@ -122,7 +124,7 @@ def _asked(path: str, token: str) -> Mapping[str, Any]:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
     try:
         with urllib.request.urlopen(request, timeout=_API_TIMEOUT_SECONDS) as answer:
-            described = json.loads(answer.read(_MOST_BYTES))
+            described = json.loads(read_whole(answer, _MOST_BYTES, closed_ends=True))
     except urllib.error.HTTPError as error:
         with error:
             reason = _reason(error.read(_MOST_BYTES)) or error.reason

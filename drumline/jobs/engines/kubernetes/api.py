@@ -15,6 +15,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from drumline._http_answers import read_whole
 from drumline.jobs.engines.kubernetes.connection import ConnectionSettingsError, KubernetesCluster
 
 CONNECT_SECONDS = 10.0
@@ -23,6 +24,7 @@ ANSWER_SECONDS = 30.0
 _TRIES = 4
 _LONGEST_WAIT_SECONDS = 10.0
 _PART = 1 << 16
+_LARGEST_REFUSAL = 1 << 20
 _OVERLOADED = (429, 500, 502, 503, 504)
 
 _KINDS = {
@@ -309,7 +311,7 @@ def is_temporary(error: KubernetesError) -> bool:
 
 def _refusal(answer: http.client.HTTPResponse) -> ApiRefusal:
     with answer:
-        raw = answer.read(1 << 20)
+        raw = read_whole(answer, _LARGEST_REFUSAL)
     try:
         status = json.loads(raw)
         reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
