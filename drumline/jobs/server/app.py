@@ -162,6 +162,7 @@ class TeamServer:
         service, _, uploads = self.workspace(name)
         for number in service.store.sweep():
             shutil.rmtree(service.folder(number), ignore_errors=True)
+        uploads.sweep_unfinished()
         uploads.sweep()
 
     def _look_after(self) -> None:

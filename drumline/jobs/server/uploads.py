@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import hashlib
 import io
 import os
 import queue
@@ -27,9 +29,12 @@ from drumline.jobs.sources.code import LARGEST_COPY
 
 MOST_ENTRIES = 20_000
 MOST_WAITING = 8
-"""CodeUploads of one member that no job has taken over."""
+"""Uploads of one member that no job has taken over."""
 
 KEPT_SECONDS = 3600.0
+YOUNG_SECONDS = 60.0
+"""In which an upload gives way to no newer one: its job follows it at once, unless it is refused."""
+
 CHUNK_SECONDS = 30.0
 """In which the next piece of an archive has to come."""
 
@@ -71,20 +76,24 @@ class CodeUploads:
                 return folder
         raise HttpError(409, "there is no such upload: send the folder again, and the job after it")
 
-    async def receive(self, member: str, pieces: AsyncIterator[bytes]) -> str:
+    async def receive(
+        self, member: str, pieces: AsyncIterator[bytes], request: str | None = None
+    ) -> str:
         """Unpack an archive while it comes, and return the upload's name.
+
+        Args:
+            member: who sends it.
+            pieces: of the archive.
+            request: names the request: one that is repeated has one upload, whether its first
+                answer was heard or not.
 
         Raises:
             UploadError: of what is in it, or since it is too large or comes too slowly.
         """
-        if await run_in_threadpool(self._count, member) >= MOST_WAITING:
-            raise UploadError(
-                f"{MOST_WAITING} uploads of yours wait for their jobs: submit them first, or wait "
-                f"{KEPT_SECONDS / 60:g} minutes",
-                429,
-            )
-        name = secrets.token_hex(16)
-        partial = self._folder / f".{_owned(member, name)}"
+        name = secrets.token_hex(16) if request is None else _named(request)
+        await run_in_threadpool(self._make_room, member, name)
+        # An earlier try may not have noticed yet that its client has gone.
+        partial = self._folder / f".{_owned(member, name)}+{secrets.token_hex(4)}"
         pipe = _Pipe()
         extracting = asyncio.create_task(run_in_threadpool(_extract, pipe, partial))
         received = 0
@@ -106,27 +115,76 @@ class CodeUploads:
                 raise
             await pipe.finish(extracting, broken=False)
             await extracting
-            await run_in_threadpool(partial.rename, self._folder / _owned(member, name))
+            await run_in_threadpool(_settle, partial, self._folder / _owned(member, name))
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
         return name
 
     def sweep(self, kept_seconds: float = KEPT_SECONDS) -> None:
-        """Remove uploads whose jobs never came, and what a killed server left of others."""
-        for path in self._folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):  # A job has taken it over.
-                if time.time() - path.stat().st_mtime > kept_seconds:
-                    shutil.rmtree(path, ignore_errors=True)
+        """Remove uploads whose jobs never came."""
+        for path in self._folder.glob("[!.]*"):
+            self._remove_older(path, kept_seconds)
 
-    def _count(self, member: str) -> int:
-        names = (path.name.removeprefix(".") for path in self._folder.iterdir())
-        return sum(name.startswith(f"{member}+") for name in names)
+    def sweep_unfinished(self) -> None:
+        """Remove what a killed server was receiving. Belongs before anything is received."""
+        for path in self._folder.glob(".*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _make_room(self, member: str, upload: str) -> None:
+        """Refuse another upload, unless there is room for it, or the oldest gives way to it."""
+        mine, own = _owned(member, ""), _owned(member, upload)
+        others = {
+            path: path.name.startswith(".")
+            for path in self._folder.iterdir()
+            if (name := path.name.removeprefix(".")).startswith(mine) and not name.startswith(own)
+        }
+        if len(others) < MOST_WAITING:
+            return
+        whole = [path for path, unfinished in others.items() if not unfinished]
+        if not whole or not self._remove_older(min(whole, key=_time), YOUNG_SECONDS):
+            raise UploadError(
+                f"{MOST_WAITING} uploads of yours wait for their jobs: submit them first, or wait "
+                "a minute",
+                429,
+            )
+
+    def _remove_older(self, path: Path, seconds: float) -> bool:
+        """Remove an upload that has waited for so long, if it has; a job has it whole or not."""
+        if time.time() - _time(path) <= seconds:
+            return False
+        gone = self._folder / f".{secrets.token_hex(16)}"
+        with contextlib.suppress(FileNotFoundError):  # A job has taken it over.
+            path.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+        return True
 
 
 def _owned(member: str, name: str) -> str:
     # No member's name has a plus; the one of a console without members is empty.
     return f"{member}+{name}"
+
+
+def _named(request: str) -> str:
+    return hashlib.sha256(request.encode(errors="replace")).hexdigest()[:32]
+
+
+def _settle(partial: Path, whole: Path) -> None:
+    """Let an upload be there, unless an earlier try of the same request is."""
+    os.utime(partial)
+    try:
+        partial.rename(whole)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        shutil.rmtree(partial)
+
+
+def _time(path: Path) -> float:
+    """When an upload was there; of one that a job has taken over it is long ago."""
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_mtime
+    return 0.0
 
 
 async def _in_time(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -240,11 +240,12 @@ class WorkspaceRoutes:
         return JSONResponse({"id": fresh}, 201)
 
     async def upload(self, request: Request) -> Response:
-        """``POST /uploads``: a tar archive of a folder of code, which is not compressed"""
+        """``POST /uploads``: a folder's tar archive, not compressed; ``Idempotency-Key`` names it"""
         access = await self._access(request, "write")
         if access.uploads is None:
             raise HttpError(404, "no uploads are taken here: name the folder in the job")
-        name = await access.uploads.receive(access.member, request.stream())
+        key = self._key(request, access)
+        name = await access.uploads.receive(access.member, request.stream(), key)
         return JSONResponse({"upload": name}, 201)
 
     async def saved(self, kind: SavedKind, request: Request) -> Response:

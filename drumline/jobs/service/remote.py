@@ -246,6 +246,7 @@ class RemoteWorkspace:
             _pack(folder, archive)
             size = archive.tell()
             headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
+            headers["Idempotency-Key"] = secrets.token_hex(16)
             path = f"{self._prefix}/uploads"
             data, _ = self.connection.ask("POST", path, archive, headers)
         return str(json.loads(data)["upload"])

@@ -137,9 +137,8 @@ def test_kills_at_any_moment(
             wait_until(lambda: service.jobs()["counts"] == {"succeeded": 200}, 1200)
             numbers = sorted(number for _, number in asked)
             assert sorted(map(int, ran.read_text().split())) == numbers, "each has run once"
-            # What a client had uploaded when it was killed is swept an hour later.
             uploads = folder / "workspaces" / "vision" / "uploads"
-            assert len(list(uploads.glob("ada+*"))) <= len(asking) * kills
+            assert list(uploads.iterdir()) == [], "each was taken over by its job, or removed"
     finally:
         for each in servers:
             each.kill()

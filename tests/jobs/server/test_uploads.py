@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import shutil
 import stat
 import tarfile
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,13 +22,15 @@ from drumline.jobs.server.answers import HttpError
 from drumline.jobs.server.uploads import CodeUploads, UploadError
 
 
-def receive(home: Path, data: bytes, piece: int = 1000, member: str = "ada") -> Path:
+def receive(
+    home: Path, data: bytes, piece: int = 1000, member: str = "ada", request: str | None = None
+) -> Path:
     async def pieces() -> AsyncIterator[bytes]:
         for i in range(0, len(data), piece):
             yield data[i : i + piece]
 
     made = CodeUploads(home)
-    return made.of(member, asyncio.run(made.receive(member, pieces())))
+    return made.of(member, asyncio.run(made.receive(member, pieces(), request)))
 
 
 def member(
@@ -123,6 +127,55 @@ def test_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     receive(tmp_path, packed(member("a")), member="grace")
     CodeUploads(tmp_path).sweep(kept_seconds=-1)
     assert list((tmp_path / "uploads").iterdir()) == []
+
+
+def test_a_request_that_is_repeated_has_one_upload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client has not heard that it was received, or had to send it to the next server."""
+    monkeypatch.setattr(uploads, "MOST_WAITING", 1)
+    for data in (packed(member("a")), packed()):
+        first = receive(tmp_path, data, request="ada 1")
+        assert receive(tmp_path, data, request="ada 1") == first
+        assert list((tmp_path / "uploads").iterdir()) == [first]
+        CodeUploads(tmp_path).sweep(kept_seconds=-1)
+    one = receive(tmp_path, packed(member("a")), request="ada 1")
+    other = receive(tmp_path, packed(member("a")), request="grace 1", member="grace")
+    assert one.name.partition("+")[2] != other.name.partition("+")[2]
+    with pytest.raises(UploadError, match="wait for their jobs"):
+        receive(tmp_path, packed(member("a")), request="ada 2")
+
+
+def test_the_oldest_upload_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of jobs that were refused: who mends a job nine times in an hour may do so."""
+    monkeypatch.setattr(uploads, "MOST_WAITING", 2)
+    old, young = (receive(tmp_path, packed(member("a"))) for _ in range(2))
+    os.utime(old, (time.time() - uploads.YOUNG_SECONDS - 1,) * 2)
+    newest = receive(tmp_path, packed(member("a")))
+    assert {*(tmp_path / "uploads").iterdir()} == {young, newest}
+    with pytest.raises(UploadError, match="or wait a minute"):
+        receive(tmp_path, packed(member("a")))
+
+
+def test_what_a_killed_server_was_receiving(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next server removes it; what had come whole waits for its job."""
+    monkeypatch.setattr(uploads, "MOST_WAITING", 2)
+    monkeypatch.setattr(uploads, "CHUNK_SECONDS", 0.2)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # It is killed before.
+    whole = receive(tmp_path, packed(member("a")))
+
+    async def stopping() -> AsyncIterator[bytes]:
+        yield packed(member("a"))[:600]
+        await asyncio.sleep(60)
+
+    with pytest.raises(UploadError, match="nothing more came"):
+        asyncio.run(CodeUploads(tmp_path).receive("ada", stopping()))
+    monkeypatch.undo()
+    assert len(list((tmp_path / "uploads").iterdir())) == 2
+    CodeUploads(tmp_path).sweep_unfinished()
+    assert list((tmp_path / "uploads").iterdir()) == [whole]
 
 
 def test_an_upload_is_its_members(tmp_path: Path) -> None:
