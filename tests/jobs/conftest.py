@@ -26,7 +26,7 @@ def postgresql() -> Iterator[PostgresCluster]:
     if not os.environ.get(REQUIRED_VARIABLE):
         pytest.skip(f"make test-postgresql runs it (without {REQUIRED_VARIABLE} it is not started)")
     if programs() is None:
-        pytest.fail("PostgreSQL is required and missing: scripts/install_postgresql.sh")
+        pytest.fail("PostgreSQL is required and missing: scripts/install_services.sh")
     cluster = PostgresCluster()
     yield cluster
     cluster.end()

@@ -41,8 +41,12 @@ class HttpError(Exception):
         self.document = {"error": text, **more}
 
 
-def refusal(error: Exception) -> HttpError:
+def refusal(error: Exception, tell: Callable[[StoreError], str] = str) -> HttpError:
     """The answer for an error of a workspace.
+
+    Args:
+        error: what went wrong.
+        tell: what is said of a database, whose place is not for everybody.
 
     Raises:
         Exception: the error itself, if it is none that a client can mend.
@@ -54,7 +58,9 @@ def refusal(error: Exception) -> HttpError:
         return HttpError(400, str(error), line=found[0]["line"], problems=found)
     if isinstance(error, NoSuchJobError):
         return HttpError(404, str(error))
-    if isinstance(error, StoreError | WorkspaceError):
+    if isinstance(error, StoreError):
+        return HttpError(503, tell(error))
+    if isinstance(error, WorkspaceError):
         return HttpError(503, str(error))
     if isinstance(error, SavedError | SecretError | EngineError | ValueError):
         return HttpError(400, str(error))
@@ -62,7 +68,10 @@ def refusal(error: Exception) -> HttpError:
 
 
 def answers(handler: Handler) -> Handler:
-    """Have what is wrong with a request be answered, as ``{"error": sentence}``."""
+    """Have what is wrong with a request be answered, as ``{"error": sentence}``.
+
+    The `state.tell` of an application, if it has one, says of a request what is told of a database.
+    """
 
     @functools.wraps(handler)
     async def answering(request: Request) -> Response:
@@ -71,7 +80,8 @@ def answers(handler: Handler) -> Handler:
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
-            found = refusal(error)
+            tell = getattr(request.app.state, "tell", None)
+            found = refusal(error, str if tell is None else functools.partial(tell, request))
             return JSONResponse(found.document, found.status)
 
     return answering

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import shutil
-import sys
 import threading
-import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +28,7 @@ from drumline.jobs.server.identity import (
     TeamMembers,
     store_limits,
 )
+from drumline.jobs.server.trouble_log import TroubleLog
 from drumline.jobs.server.uploads import CodeUploads
 from drumline.jobs.server.workspace_routes import (
     Access,
@@ -40,6 +38,7 @@ from drumline.jobs.server.workspace_routes import (
 )
 from drumline.jobs.service.submission import Allowance
 from drumline.jobs.service.workspace_service import WorkspaceService
+from drumline.jobs.store.connection import StoreError
 from drumline.jobs.store.moving import move_tables, use_database
 from drumline.jobs.store.workspace import database_url, opened
 
@@ -90,6 +89,7 @@ class TeamServer:
             os.close(self._lock)
             raise
         self.door = Door(self.identity)
+        self._log = TroubleLog()
         self._opened: dict[str, tuple[WorkspaceService, JobWatch, CodeUploads]] = {}
         self._opening = threading.Lock()
         self._ended = threading.Event()
@@ -149,6 +149,14 @@ class TeamServer:
         name = request.path_params["workspace"]
         self.identity.record(access.member, name, action, target, address_of(request))
 
+    def tell(self, request: Request, error: StoreError) -> str:
+        """What whoever asks is told of an error of a database; the server's log has all of it."""
+        workspace = request.path_params.get("workspace")
+        name = "the server" if workspace is None else _named(workspace)
+        self._log.failed(name, str(error))
+        member = getattr(request.state, "member", None)
+        return str(error) if member is not None and member.admin else f"{name}: {error.shown}."
+
     def write_limits(self, workspace: str) -> None:
         """Have the supervisor of a workspace know what members' running jobs may hold."""
         store_limits(self.identity, self.folder, workspace)
@@ -166,19 +174,14 @@ class TeamServer:
         uploads.sweep()
 
     def _look_after(self) -> None:
-        swept, said = 0.0, ""
+        swept = 0.0
         while not self._ended.wait(_SUPERVISOR_SECONDS):
             swept += _SUPERVISOR_SECONDS
-            names, trouble = list[str](), ""
-            try:
+            names: list[str] = []
+            with self._log.waiting("the server"):
                 names = self.identity.workspaces()
-            except Exception as error:  # as of a database that is away
-                trouble = str(error)
-            if trouble != said:
-                said, now = trouble, time.strftime("%m-%d %H:%M:%S")
-                print(now, f"waits: {said}" if said else "continues", file=sys.stderr, flush=True)
             for name in names:
-                with contextlib.suppress(Exception):  # as of a full disk; it is tried again
+                with self._log.waiting(_named(name)):
                     service, _, uploads = self.workspace(name)
                     service.wake_if_open()
                     if swept > _SWEEP_SECONDS:
@@ -386,7 +389,13 @@ def team_app(
         *pages,
         *WorkspaceRoutes(server.admit, server.record).routes(),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, hosts=hosts)])
+    app = Starlette(routes=routes, middleware=[Middleware(Guard, hosts=hosts)])
+    app.state.tell = server.tell
+    return app
+
+
+def _named(workspace: str) -> str:
+    return f"the workspace {workspace[:40]!r}"
 
 
 def _only_one(folder: Path) -> int:

@@ -88,7 +88,8 @@ class Door:
             token = request.cookies.get(COOKIE, "")
         if not token:
             raise HttpError(401, "this needs a token: `drumline login`")
-        return self.member_of(request, token.strip())
+        request.state.member = self.member_of(request, token.strip())
+        return request.state.member
 
     def member_of(self, request: Request, token: str) -> TeamMember:
         """Whose token this is; raises as `member` does."""

@@ -33,7 +33,7 @@ MOST_WAITING = 8
 
 KEPT_SECONDS = 3600.0
 YOUNG_SECONDS = 60.0
-"""In which an upload gives way to no newer one: its job follows it at once, unless it is refused."""
+"""In which an upload gives way to no newer one: its job follows at once, or is refused."""
 
 CHUNK_SECONDS = 30.0
 """In which the next piece of an archive has to come."""

@@ -240,7 +240,7 @@ class WorkspaceRoutes:
         return JSONResponse({"id": fresh}, 201)
 
     async def upload(self, request: Request) -> Response:
-        """``POST /uploads``: a folder's tar archive, not compressed; ``Idempotency-Key`` names it"""
+        """``POST /uploads``: a folder's tar archive, as it is; an ``Idempotency-Key`` names it."""
         access = await self._access(request, "write")
         if access.uploads is None:
             raise HttpError(404, "no uploads are taken here: name the folder in the job")

@@ -318,7 +318,8 @@ class WorkspaceService:
             if row.state != "submitting":
                 return number
             if time.monotonic() > until:
-                raise StoreUnavailable(f"job {number} is still being submitted; ask again")
+                text = f"job {number} is still being submitted; ask again"
+                raise StoreUnavailable(text, text)
             time.sleep(0.05)
         return None
 
@@ -459,7 +460,8 @@ class WorkspaceService:
             except SubmittedBeforeError as error:
                 earlier = self._settled(error.number)
                 if earlier is None:
-                    raise StoreUnavailable("the same request has just failed; ask again") from None
+                    text = "the same request has just failed; ask again"
+                    raise StoreUnavailable(text, text) from None
                 return earlier
         self.wake()
         return number

@@ -23,7 +23,22 @@ _MOST_TIMES = 3
 
 
 class StoreError(Exception):
-    """A database cannot be used, as that of the list of jobs; the message says why."""
+    """A database cannot be used, as that of the list of jobs; the message says why.
+
+    Args:
+        text: the message.
+        shown: see the attribute.
+
+    Attributes:
+        shown: what is said to those who use it through a server, of whom the place in the message,
+            the database's user and what its own server says are not to be known.
+    """
+
+    def __init__(self, text: str, shown: str = "") -> None:
+        super().__init__(text)
+        self.shown = shown or self._SHOWN
+
+    _SHOWN = "its database cannot be used"
 
 
 class StoreUnavailable(StoreError):
@@ -32,9 +47,13 @@ class StoreUnavailable(StoreError):
     Of a change whose commit a server has not answered, the message says that this is not known.
     """
 
+    _SHOWN = "its database cannot be used now"
+
 
 class StoreLostError(StoreUnavailable):
     """The connection to the server was lost; nothing of the present change was written."""
+
+    _SHOWN = "the connection to its database was lost, and nothing was changed"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -51,7 +51,8 @@ class SubmittedBeforeError(StoreError):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"this was submitted before, as job {number}.")
+        text = f"this was submitted before, as job {number}."
+        super().__init__(text, text)
         self.number = number
 
 

@@ -311,7 +311,9 @@ class PostgresConnection:
         if status != "committed":
             raise StoreUnavailable(
                 f"the connection to {self.place} was lost when a change was committed, and it is "
-                "not known whether it was made; look at `drumline jobs` when the server is there."
+                "not known whether it was made; look at `drumline jobs` when the server is there.",
+                "the connection to its database was lost when a change was committed, and it is "
+                "not known whether it was made; look when it is back",
             )
 
     def _roll_back(self) -> None:
@@ -344,7 +346,10 @@ class PostgresConnection:
             )
         except self._psycopg.Error as error:
             # Not chained: what it holds may have the password in it.
-            raise StoreUnavailable(f"{self.place} cannot be reached: {self._said(error)}") from None
+            raise StoreUnavailable(
+                f"{self.place} cannot be reached: {self._said(error)}",
+                "its database cannot be reached",
+            ) from None
         self._generation += 1
         try:
             with self._refusals():

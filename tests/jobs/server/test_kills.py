@@ -85,6 +85,7 @@ def test_one_submission_survives_a_kill_at_each_step(
             wait_until(lambda: service.row(job["id"]).state == "succeeded", 120)
             assert [path.name for path in (home / "jobs").iterdir()] == [str(job["id"])]
             assert ran.read_text() == "ran\n"
+            assert list((home / "uploads").iterdir()) == []
         server.send_signal(signal.SIGTERM)
         assert server.wait(60) in (0, -signal.SIGTERM)
     finally:
