@@ -26,11 +26,14 @@ class RequestRefusedError(RuntimeError):
 
     Attributes:
         status: of HTTP.
+        repeated: whether it had been sent before, and its answer was lost: then it may be refused
+            for what it has done itself.
     """
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
+        self.repeated = False
 
 
 class NotOnServerError(RequestRefusedError, LookupError):
@@ -52,7 +55,7 @@ class ServerConnection:
     """Sends requests. Threads may share it; each has a connection.
 
     A server that does not answer is asked again for 10 s, as it may be restarting: requests that
-    change something have a name, so that they do it once.
+    submit something have a name, so that they do it once.
 
     Args:
         url: the server's, from `checked_url`.
@@ -102,10 +105,16 @@ class ServerConnection:
     ) -> tuple[bytes, Mapping[str, str]]:
         """The answer to a request, and its headers; raises as `json` does."""
         until = time.monotonic() + _RETRY_SECONDS
-        wait = 0.1
+        wait, repeated = 0.1, False
         while True:
+            sent = False
             try:
-                return self._once(method, path, body, headers)
+                connection = self._connection()
+                sent = True
+                return self._once(connection, method, path, body, headers)
+            except RequestRefusedError as error:
+                error.repeated = repeated
+                raise
             except (ssl.SSLCertVerificationError, ssl.SSLError) as error:
                 self._drop()
                 raise OSError(
@@ -114,15 +123,20 @@ class ServerConnection:
                 ) from None
             except (OSError, http.client.HTTPException) as error:
                 self._drop()
+                repeated |= sent
                 if time.monotonic() + wait > until:
                     raise OSError(f"the server {self.url} does not answer: {error}") from None
                 time.sleep(wait)
                 wait = min(2 * wait, 2.0)
 
     def _once(
-        self, method: str, path: str, body: bytes | IO[bytes] | None, headers: Mapping[str, str]
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: bytes | IO[bytes] | None,
+        headers: Mapping[str, str],
     ) -> tuple[bytes, Mapping[str, str]]:
-        connection = self._connection()
         if body is not None and not isinstance(body, bytes):
             body.seek(0)
         sent = {**headers, "Authorization": f"Bearer {self._token}", "Accept": "application/json"}

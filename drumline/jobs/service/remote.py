@@ -8,7 +8,7 @@ import tarfile
 import tempfile
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -133,7 +133,12 @@ class RemoteWorkspace:
 
     def cancel(self, number: int) -> None:
         """See `WorkspaceService.cancel`."""
-        self.connection.json("POST", f"{self._prefix}/jobs/{number}/cancel")
+        try:
+            self.connection.json("POST", f"{self._prefix}/jobs/{number}/cancel")
+        except RequestRefusedError as error:
+            # It has ended by the first try.
+            if not error.repeated or self.row(number).state != "cancelled":
+                raise
 
     def rerun(self, number: int) -> int:
         """See `WorkspaceService.rerun`."""
@@ -161,7 +166,7 @@ class RemoteWorkspace:
 
     def remove_saved(self, kind: SavedKind, name: str) -> None:
         """See `WorkspaceService.remove_saved`."""
-        self.connection.json("DELETE", f"{self._prefix}/{kind}/{_quoted(name)}")
+        self._remove(kind, name, lambda: [each["name"] for each in self.saved(kind)[kind]])
 
     def secrets(self) -> dict[str, Any]:
         """See `WorkspaceService.secrets`."""
@@ -173,7 +178,7 @@ class RemoteWorkspace:
 
     def remove_secret(self, name: str) -> None:
         """See `WorkspaceService.remove_secret`."""
-        self.connection.json("DELETE", f"{self._prefix}/secrets/{_quoted(name)}")
+        self._remove("secrets", name, lambda: self.secrets()["secrets"])
 
     def engines(self) -> dict[str, Any]:
         """See `WorkspaceService.engines`."""
@@ -192,7 +197,15 @@ class RemoteWorkspace:
 
     def remove_engine(self, name: str) -> None:
         """See `WorkspaceService.remove_engine`."""
-        self.connection.json("DELETE", f"{self._prefix}/engines/{_quoted(name)}")
+        self._remove("engines", name, lambda: [each["name"] for each in self.engines()["engines"]])
+
+    def _remove(self, kind: str, name: str, names: Callable[[], Collection[str]]) -> None:
+        try:
+            self.connection.json("DELETE", f"{self._prefix}/{kind}/{_quoted(name)}")
+        except RequestRefusedError as error:
+            # The first try has removed it.
+            if not error.repeated or name in names():
+                raise
 
     def _get(self, path: str) -> dict[str, Any]:
         found = self.connection.json("GET", self._prefix + path)
