@@ -65,7 +65,7 @@ def _within_the_answer(key: str) -> None:
 
 
 STEPS: dict[str, Callable[[], None]] = {
-    "an upload begins": lambda: _around(CodeUploads, "_count"),
+    "an upload begins": lambda: _around(CodeUploads, "_make_room"),
     "an upload is unpacked": lambda: _around(
         pathlib.Path, "rename", before=True, when=_renamed_to("+")
     ),
