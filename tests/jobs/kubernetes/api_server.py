@@ -52,6 +52,7 @@ class Faults:
         overloaded: so many requests are answered by 429.
         retry_after: seconds, with it.
         unheard: so many requests are done, and the connection is cut before the answer.
+        cut_refusals: so many refusals are cut in the middle.
         refused: so many connections are cut before anything.
         cut_watches: so many watches are cut in the middle of their next event.
         cut_logs: so many logs are cut after the next line.
@@ -66,7 +67,7 @@ class Faults:
     def __init__(self) -> None:
         self.nonsense = self.overloaded = self.unheard = self.refused = self.cut_watches = (
             self.cut_logs
-        ) = 0
+        ) = self.cut_refusals = 0
         self.retry_after = 0
         self.down = self.silent = self.open_logs = False
         self.stalled: set[str] = set()
@@ -469,6 +470,10 @@ class _Handler(BaseHTTPRequestHandler):
         }.items():  # fmt: skip
             self.send_header(name, value)
         self.end_headers()
+        if code >= 400 and self.server_side.faults.take("cut_refusals"):
+            self.wfile.write(raw[: len(raw) // 2])
+            self.close_connection = True
+            raise _Cut
         self.wfile.write(raw)
 
     def _refuse(

@@ -81,6 +81,13 @@ def test_an_answer_that_is_lost(server: ApiServer) -> None:
     assert client(server).get("Secret", "a") is not None
 
 
+def test_a_refusal_that_is_cut(server: ApiServer) -> None:
+    """It is there already: half of that sentence is none."""
+    server.faults.unheard = server.faults.cut_refusals = 1
+    assert client(server).create(secret("a")) is None
+    assert [each.split()[0] for each in server.requests] == ["POST"] * 3
+
+
 def test_refusals(server: ApiServer) -> None:
     with pytest.raises(ApiRefusal, match="no DNS subdomain") as refused:
         client(server).create(secret("A"))
