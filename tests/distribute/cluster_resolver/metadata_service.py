@@ -18,10 +18,12 @@ class Service:
         answers: of each path, the status and the text.
         asked: method, path and headers of each request.
         needs: headers, with their values, without which it answers 401.
+        cut: so many bytes of each answer are not sent.
     """
 
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
+        self.cut = 0
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.needs: dict[str, str] = {}
         self.address = ""
@@ -45,7 +47,7 @@ def serving() -> Iterator[Service]:
             self.send_response(status)
             self.send_header("Content-Length", str(len(text.encode())))
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write(text.encode()[: len(text.encode()) - found.cut])
 
         do_PUT = do_GET
 

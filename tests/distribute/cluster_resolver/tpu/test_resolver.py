@@ -308,3 +308,13 @@ def test_what_comes_of_jax() -> None:
     feature = resolver.tpu_hardware_feature
     assert feature is not None and feature.embedding_feature.value == "UNSUPPORTED"
     assert feature.num_embedding_devices_per_chip == 0
+
+
+def test_an_answer_of_the_metadata_server_that_is_cut(metadata: Service) -> None:
+    """Process 1 of a slice is not process 12."""
+    metadata.answers[f"{ATTRIBUTES}/agent-worker-number"] = (200, "12")
+    server = google_cloud.MetadataServer()
+    assert server.attribute("agent-worker-number") == "12"
+    metadata.cut = 1
+    with pytest.raises(google_cloud.UnansweredError, match="1 more expected"):
+        server.attribute("agent-worker-number")
