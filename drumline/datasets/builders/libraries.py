@@ -257,7 +257,10 @@ class CriteoTerabyte(GeneratorBasedBuilder):
             license="CC BY-NC-SA 4.0",
             disable_shuffling=True,
             splits={"train": 4_195_197_692, "test": 178_274_637},
-            notes=("Layout not verified: TensorFlow Datasets has no builder of it.",),
+            notes=(
+                "Layout not verified: TensorFlow Datasets has no builder of it. No checksum is "
+                "known of its files: taken as they come.",
+            ),
         )
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:

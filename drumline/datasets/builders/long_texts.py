@@ -525,10 +525,6 @@ class C4(GeneratorBasedBuilder):
         C4Config("en.noclean", None, "English pages as they are", (7168, 64)),
         C4Config("realnewslike", None, "pages of news", (512, 1)),
     )
-    MANUAL_DOWNLOAD_INSTRUCTIONS = (
-        "Files c4/CONFIGURATION/c4-train.*.json.gz and c4-validation.*.json.gz that are there are "
-        "read in place of those of the network."
-    )
 
     def _info(self) -> DatasetInfo:
         return self.dataset_info(
@@ -539,7 +535,11 @@ class C4(GeneratorBasedBuilder):
                 "Text-to-Text Transformer, JMLR 21, 2020"
             ),
             license="ODC-BY",
-            notes=("Layout not verified: TFDS makes it from Common Crawl itself.",),
+            notes=(
+                "Layout not verified: TFDS makes it from Common Crawl itself. No checksum is known "
+                "of its files: taken as they come. Files c4/CONFIGURATION/c4-train.*.json.gz and "
+                "c4-validation.*.json.gz in manual_dir are read in place of those of the network.",
+            ),
         )
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:

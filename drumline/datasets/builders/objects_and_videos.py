@@ -369,7 +369,10 @@ class Kinetics(ImageSet):
     HOMEPAGE = "https://github.com/cvdfoundation/kinetics-dataset"
     CITATION = "W. Kay et al.: The Kinetics Human Action Video Dataset, arXiv:1705.06950, 2017"
     LICENSE = "annotations: CC BY 4.0"
-    NOTES = ("Layout not verified: that of torchvision; TFDS has no such dataset.",)
+    NOTES = (
+        "Layout not verified: that of torchvision; TFDS has no such dataset. No checksum is known "
+        "of the videos: the folders are taken as they are.",
+    )
     BUILDER_CONFIGS: ClassVar[Sequence[BuilderConfig]] = tuple(
         BuilderConfig(f"kinetics{classes}", description=f"{classes} classes.")
         for classes in (400, 600, 700)

@@ -9,9 +9,9 @@ import io
 import posixpath
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import IO, Any, ClassVar, cast
 
 import numpy as np
 
@@ -56,9 +56,13 @@ class Imagenet2012(ImageSet):
     MANUAL_DOWNLOAD_INSTRUCTIONS = (
         "Register on https://image-net.org/download-images, and put ILSVRC2012_img_train.tar (or a "
         "folder ILSVRC2012_img_train with its tar files, one of each class), "
-        "ILSVRC2012_img_val.tar and ILSVRC2012_img_test.tar there: those that you have make the "
-        "splits. The first time the archives' checksums are compared, which takes minutes; the "
-        "files of a folder are taken as they are."
+        "ILSVRC2012_img_val.tar and ILSVRC2012_img_test.tar (or folders of these names with their "
+        "photographs) there: those that you have make the splits."
+    )
+    NOTES = (
+        "Preparing compares ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar with their SHA-256,"
+        " which takes minutes the first time. Of ILSVRC2012_img_test.tar no checksum is known: it "
+        "is taken as it comes, and so are folders, whose files are not counted either.",
     )
     MANUAL_RESOURCES = listed("imagenet2012")
 
@@ -77,7 +81,12 @@ class Imagenet2012(ImageSet):
 
     def _generate_examples(self, split: str, path: Path) -> Examples:
         if split == "train" and path.is_dir():
-            for each in sorted(path.glob("n*.tar")):
+            archives = sorted(path.glob("n*.tar"))
+            if not archives:
+                raise FileNotFoundError(
+                    f"{path}: there is no tar file of a class in it, such as n01440764.tar"
+                )
+            for each in archives:
                 yield from _photographs(iter_archive(each), each.stem)
         elif split == "train":
             for name, contents in iter_archive(path):
@@ -85,11 +94,21 @@ class Imagenet2012(ImageSet):
                 yield from _photographs(inner, name.removesuffix(".tar"))
         else:
             labels = _validation_labels() if split == "validation" else {}
-            for name, contents in iter_archive(path):
+            for name, contents in _files_of(path):
                 if labels and name not in labels:
                     raise ArchiveError(f"{path}: {name} is none of the photographs for validation")
                 label = labels.get(name, -1)
                 yield name, {"image": contents.read(), "label": label, "file_name": name}
+
+
+def _files_of(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield name and contents of the files in an archive, or in the folder it was unpacked to."""
+    if not path.is_dir():
+        yield from iter_archive(path)
+        return
+    for each in sorted(path.glob("[!.]*")):
+        with each.open("rb") as contents:
+            yield each.name, contents
 
 
 def _photographs(members: Any, label: str) -> Examples:

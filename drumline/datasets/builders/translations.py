@@ -15,6 +15,7 @@ from typing import IO, Any, cast
 from xml.etree import ElementTree
 
 from drumline.datasets.features.containers import TranslationFeature
+from drumline.datasets.info import DatasetInfo
 from drumline.datasets.prepared.generator import DeclaredConfig, Examples, GeneratorBasedBuilder
 from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import iter_archive, member_of, opened
@@ -333,14 +334,26 @@ class _Wmt(GeneratorBasedBuilder):
         "(such as casia2015.zip) at http://nlp.nju.edu.cn/cwmt-wmt"
     )
 
+    def _info(self) -> DatasetInfo:
+        found, names = super()._info(), self._by_hand()
+        if not names:
+            return found
+        note = (
+            f"Of its files cannot be downloaded, and are to be in manual_dir: {', '.join(names)}. "
+            f"No checksum of them is known: taken as they come. {self.MANUAL_DOWNLOAD_INSTRUCTIONS}"
+        )
+        return dataclasses.replace(found, notes=(*found.notes, note))
+
+    def _by_hand(self) -> list[str]:
+        """Return the names of the configuration's files that cannot be downloaded."""
+        config = cast(WmtConfig, self.builder_config)
+        corpora = itertools.chain.from_iterable(config.parts.values())
+        files = {file for corpus in corpora for file in corpus.files(config.languages[0])}
+        return sorted(file for file in files if "://" not in file)
+
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         config = cast(WmtConfig, self.builder_config)
-        names = {
-            file
-            for corpus in itertools.chain.from_iterable(config.parts.values())
-            for file in corpus.files(config.languages[0])
-        }
-        manual = {name: dl_manager.manual_file(name) for name in sorted(names) if "://" not in name}
+        manual = {name: dl_manager.manual_file(name) for name in self._by_hand()}
         paths = {**manual, **dl_manager.download(dict(self.resources))}
         return {split: self._generate_examples(paths, split) for split in config.parts}
 

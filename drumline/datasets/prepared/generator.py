@@ -272,6 +272,8 @@ class GeneratorBasedBuilder(FilesBuilder):
         """
         config = self.builder_config
         sizes = {resource.url: resource.size or 0 for resource in self.resources.values()}
+        if self._folder is None and not self.resources and self.MANUAL_DOWNLOAD_INSTRUCTIONS:
+            notes = (self._how_to_place_files(), *notes)
         unknown = [each.filename for each in self.resources.values() if each.sha256 is None]
         if unknown:
             files = ", ".join(dict.fromkeys(unknown))
@@ -480,6 +482,9 @@ class GeneratorBasedBuilder(FilesBuilder):
 
     def _how_to_place_files(self) -> str:
         if not self.resources and self.MANUAL_DOWNLOAD_INSTRUCTIONS:
-            return f"It needs files that cannot be downloaded: {self.MANUAL_DOWNLOAD_INSTRUCTIONS}"
+            return (
+                "It needs files that cannot be downloaded, in manual_dir ('downloads/manual' in "
+                f"the directory of datasets unless given). {self.MANUAL_DOWNLOAD_INSTRUCTIONS}"
+            )
         names = ", ".join(resource.filename for resource in self.resources.values())
         return f"It is made of {names}." if names else ""

@@ -46,6 +46,31 @@ def test_tars_of_a_class_each_are_the_training_data(tmp_path: Path) -> None:
     assert made.info.features["label"].int2str(999) == "n15075141"
 
 
+def test_folders_are_taken_in_place_of_archives(tmp_path: Path) -> None:
+    (first, _), (second, _) = jpeg(1), jpeg(2)
+    made = imagenet(
+        {
+            "ILSVRC2012_img_val/ILSVRC2012_val_00000001.JPEG": first,
+            "ILSVRC2012_img_test/ILSVRC2012_test_00000009.JPEG": second,
+        },
+        tmp_path,
+    )
+    found = {
+        split: [(each["file_name"], int(each["label"])) for each in made.as_dataset(split)]
+        for split in made.info.splits
+    }
+    assert found == {
+        "validation": [(b"ILSVRC2012_val_00000001.JPEG", 65)],  # as the lists of TFDS say
+        "test": [(b"ILSVRC2012_test_00000009.JPEG", -1)],
+    }
+
+
+def test_a_folder_without_the_tars_of_classes_is_named(tmp_path: Path) -> None:
+    files = {"ILSVRC2012_img_train/n01440764/n01440764_1.JPEG": b"x"}
+    with pytest.raises(FileNotFoundError, match=r"img_train: .* no tar file of a class in it"):
+        imagenet(files, tmp_path)
+
+
 def test_photographs_of_another_format_are_stored_as_the_others(tmp_path: Path) -> None:
     from PIL import Image
 

@@ -331,6 +331,22 @@ def test_what_has_no_checksum_says_so(tmp_path: Path) -> None:
         147_897_477_120,
         6_744_924_160,
     ]
+    (note,) = (note for note in both.info.notes if "SHA-256" in note)
+    compared, taken = note.split(". ")
+    for resource in both.MANUAL_RESOURCES.values():  # type: ignore[attr-defined]
+        assert resource.filename in compared and resource.filename not in taken
+    assert "ILSVRC2012_img_test.tar" in taken and "folders" in taken
+
+
+def test_what_is_put_there_by_hand_is_said(tmp_path: Path) -> None:
+    for name in ("imagenet2012", "criteo_terabyte", "kinetics", "wmt16_translate/cs-en"):
+        info = datasets.builder(name, data_dir=tmp_path).info
+        notes = " ".join(info.notes)
+        assert "cannot be downloaded" in notes and "manual_dir" in notes, name
+        assert "taken as" in notes and "checksum" in notes, name
+    for name in ("cifar10", "c4", "wmt16_translate/de-en"):
+        info = datasets.builder(name, data_dir=tmp_path).info
+        assert not any("cannot be downloaded" in note for note in info.notes), name
 
 
 def test_other_schemes_are_refused() -> None:
