@@ -142,6 +142,25 @@ def test_even_parts_are_even_and_whole(rows: int, n: int, drop: bool) -> None:
         assert len(set(sizes)) == 1
 
 
+def test_the_first_parts_have_one_row_more() -> None:
+    def sizes(**options: bool) -> list[int]:
+        parts = [part.ranges({"a": 11}) for part in even_splits("a", 4, **options)]
+        return [each.stop - each.start for (each,) in parts]
+
+    assert sizes() == [3, 3, 3, 2]
+    assert sizes(drop_remainder=True) == [2, 2, 2, 2]
+
+
+def test_a_process_has_its_own_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jax.process_count", lambda: 3)
+    monkeypatch.setattr("jax.process_index", lambda: 2)
+    assert resolve_split(split_for_jax_process("train"), SHARDS) == [RowRange("train", 24, 35)]
+    even = split_for_jax_process("train", drop_remainder=True)
+    assert resolve_split(even, SHARDS) == [RowRange("train", 22, 33)]
+    first = split_for_jax_process("train", process_index=0)
+    assert resolve_split(first, SHARDS) == [RowRange("train", 0, 12)]
+
+
 def test_processes_have_parts_and_parts_add_up() -> None:
     first, second = (
         split_for_jax_process("train", process_index=i, process_count=2) for i in (0, 1)

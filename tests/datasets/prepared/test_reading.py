@@ -21,68 +21,7 @@ from drumline.datasets.features.stored_values import ExampleEncoder
 from drumline.datasets.prepared.directories import Folder, shard_names
 from drumline.datasets.prepared.info_json import read_info
 from tests.datasets.prepared.every_feature import every_feature, every_value, plain
-
-_PREFIX = "tensorflow_datasets.core.features."
-FEATURES: dict[str, Any] = {
-    "pythonClassName": _PREFIX + "features_dict.FeaturesDict",
-    "featuresDict": {
-        "features": {
-            "n": {
-                "pythonClassName": _PREFIX + "tensor_feature.Tensor",
-                "tensor": {"shape": {}, "dtype": "int64", "encoding": "none"},
-            },
-            "label": {
-                "pythonClassName": _PREFIX + "class_label_feature.ClassLabel",
-                "classLabel": {"numClasses": "2"},
-            },
-        }
-    },
-}
-
-
-def write(root: Path, lengths: dict[str, list[int]], nbytes: int = 100, **more: Any) -> Path:
-    """Write a prepared dataset of numbers, as TFDS lays it out, and return its directory."""
-    place = root / "numbers" / "1.0.0"
-    place.mkdir(parents=True)
-    info = {
-        "name": "numbers",
-        "version": "1.0.0",
-        "fileFormat": "tfrecord",
-        "splits": [
-            {
-                "name": split,
-                "shardLengths": [str(length) for length in shards],
-                "numBytes": str(nbytes),
-                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-            }
-            for split, shards in lengths.items()
-        ],
-        "supervisedKeys": {"tuple": {"items": [{"featureKey": "n"}, {"featureKey": "label"}]}},
-        **more,
-    }
-    (place / "dataset_info.json").write_text(json.dumps(info))
-    (place / "features.json").write_text(json.dumps(FEATURES))
-    (place / "label.labels.txt").write_text("even\nodd\n")
-    number = 0
-    for split, shards in lengths.items():
-        for i, length in enumerate(shards):
-            name = f"numbers-{split}.tfrecord-{i:05d}-of-{len(shards):05d}"
-            with dl.io.TFRecordWriter(str(place / name)) as writer:
-                for _ in range(length):
-                    feature = {
-                        "n": dl.train.Feature(int64_list=dl.train.Int64List(value=[number])),
-                        "label": dl.train.Feature(
-                            int64_list=dl.train.Int64List(value=[number % 2])
-                        ),
-                    }
-                    example = dl.train.Example(features=dl.train.Features(feature=feature))
-                    writer.write(example.SerializeToString())
-                    number += 1
-    return place
-
-
-def numbers(dataset: Any) -> list[int]:
-    return [int(example["n"]) for example in dataset]
+from tests.datasets.prepared.numbered_files import FEATURES, PREFIX, numbers, write
 
 
 def test_a_name_and_a_directory_lead_to_the_files(tmp_path: Path) -> None:
@@ -145,7 +84,7 @@ def test_ordered_data_stay_in_order(tmp_path: Path) -> None:
 
 
 def test_configurations_and_versions(tmp_path: Path) -> None:
-    for config, version, count in [("a", "1.0.0", 1), ("a", "1.10.2", 2), ("b", "1.0.0", 3)]:
+    for config, version, count in [("a", "1.9.0", 1), ("a", "1.10.2", 2), ("b", "1.0.0", 3)]:
         place = write(tmp_path / "made", {"train": [count]}, configName=config, version=version)
         target = tmp_path / "all" / "numbers" / config / version
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -155,13 +94,13 @@ def test_configurations_and_versions(tmp_path: Path) -> None:
         return len(datasets.load(name, split="train", data_dir=tmp_path / "all", **kwargs))
 
     assert count_of("numbers/a") == 2 and count_of("numbers/b") == 3
-    assert count_of("numbers/a:1.0.0") == 1 and count_of("numbers/a:1.*.*") == 2
-    assert count_of("numbers", builder_kwargs={"config": "a", "version": "1.0.0"}) == 1
+    assert count_of("numbers/a:1.9.0") == 1 and count_of("numbers/a:1.*.*") == 2
+    assert count_of("numbers", builder_kwargs={"config": "a", "version": "1.9.0"}) == 1
     with pytest.raises(ValueError, match="has the configurations a, b: name one"):
         count_of("numbers")
     with pytest.raises(ValueError, match="no configuration 'c'.*There are: a, b"):
         count_of("numbers/c")
-    with pytest.raises(ValueError, match=r"no version 2\.0\.0 .* there are 1\.10\.2, 1\.0\.0"):
+    with pytest.raises(ValueError, match=r"no version 2\.0\.0 .* there are 1\.10\.2, 1\.9\.0"):
         count_of("numbers/a:2.0.0")
     (tmp_path / "all/numbers/.config").mkdir()
     (tmp_path / "all/numbers/.config/metadata.json").write_text('{"default_config_name": "b"}')
@@ -359,25 +298,25 @@ def test_names_of_files() -> None:
 
 def test_features_of_before_2022_are_read() -> None:
     former = {
-        "type": _PREFIX + "features_dict.FeaturesDict",
+        "type": PREFIX + "features_dict.FeaturesDict",
         "content": {
             "image": {
-                "type": _PREFIX + "image_feature.Image",
+                "type": PREFIX + "image_feature.Image",
                 "content": {"shape": [28, 28, 1], "dtype": "uint8", "encoding_format": "png"},
             },
             "label": {
-                "type": _PREFIX + "class_label_feature.ClassLabel",
+                "type": PREFIX + "class_label_feature.ClassLabel",
                 "content": {"num_classes": 10},
             },
             "box": {
-                "type": _PREFIX + "bounding_boxes.BBoxFeature",
+                "type": PREFIX + "bounding_boxes.BBoxFeature",
                 "content": {},
                 "proto_cls": "",
             },
             "words": {
-                "type": _PREFIX + "sequence_feature.Sequence",
+                "type": PREFIX + "sequence_feature.Sequence",
                 "content": {
-                    "feature": {"type": _PREFIX + "text_feature.Text", "content": {}},
+                    "feature": {"type": PREFIX + "text_feature.Text", "content": {}},
                     "length": None,
                 },
             },
