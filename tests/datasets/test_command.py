@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from drumline import datasets
 from drumline.cli import app
-from drumline.datasets import command
+from drumline.datasets import command, registry
 from tests.datasets.builders.archives import prepared
 from tests.datasets.builders.fabricated import FABRICATED
 
@@ -63,6 +65,24 @@ def test_the_page_says_how_to_load_it_and_what_classes_are_called(tmp_path: Path
 def test_an_unknown_name(tmp_path: Path) -> None:
     code, text = run("info", "cifar11", "--data-dir", str(tmp_path))
     assert code == 1 and "Did you mean 'cifar10'?" in text
+
+
+def test_fewer_rows_than_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Short(datasets.DatasetBuilder):
+        name = "short"
+
+        def make_info(self) -> datasets.DatasetInfo:
+            sizes = datasets.Splits({"train": 5})
+            features = {"n": np.int64}
+            return datasets.DatasetInfo("short", sizes, features, None, "Numbers.", "none")
+
+        def read(self, split: str) -> dict[str, np.ndarray]:
+            return {"n": np.arange(4)}
+
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    datasets.register(Short)
+    with pytest.raises(command.CommandError, match="4 examples were read, and 5 are described"):
+        command.verify("short", tmp_path, Console(quiet=True))
 
 
 def test_fewer_examples_than_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

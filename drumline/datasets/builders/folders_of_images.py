@@ -335,7 +335,7 @@ class OxfordIiitPet(ImageSet):
     name = "oxford_iiit_pet"
     VERSION = "4.0.0"
     ENCODING = "jpeg"
-    LABELS = 37
+    LABELS = labels_file("oxford_iiit_pet")
     MORE: ClassVar[Mapping[str, Any]] = {
         "species": ClassLabel(names=["Cat", "Dog"]),
         "file_name": TextFeature(),
@@ -362,9 +362,6 @@ class OxfordIiitPet(ImageSet):
                 ("test", "annotations/test.txt"),
             )
         }
-        names = {int(row[1]): row[0].rpartition("_")[0] for rows in lists.values() for row in rows}
-        if sorted(names) == list(range(1, 38)):
-            self.info.features["label"].set_names([names[i] for i in range(1, 38)])
         return {split: self._generate_examples(folders, rows) for split, rows in lists.items()}
 
     def _generate_examples(self, folders: Mapping[str, Path], rows: list[list[str]]) -> Examples:

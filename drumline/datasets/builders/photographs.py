@@ -80,18 +80,9 @@ class Imagenet2012(ImageSet):
         return found
 
     def _generate_examples(self, split: str, path: Path) -> Examples:
-        if split == "train" and path.is_dir():
-            archives = sorted(path.glob("n*.tar"))
-            if not archives:
-                raise FileNotFoundError(
-                    f"{path}: there is no tar file of a class in it, such as n01440764.tar"
-                )
-            for each in archives:
-                yield from _photographs(iter_archive(each), each.stem)
-        elif split == "train":
-            for name, contents in iter_archive(path):
-                inner = iter_inner_tar(contents, path / name)
-                yield from _photographs(inner, name.removesuffix(".tar"))
+        if split == "train":
+            for label, members in _classes_in(path):
+                yield from _photographs(members, label)
         else:
             labels = _validation_labels() if split == "validation" else {}
             for name, contents in _files_of(path):
@@ -99,6 +90,19 @@ class Imagenet2012(ImageSet):
                     raise ArchiveError(f"{path}: {name} is none of the photographs for validation")
                 label = labels.get(name, -1)
                 yield name, {"image": contents.read(), "label": label, "file_name": name}
+
+
+def _classes_in(path: Path) -> Iterator[tuple[str, Iterator[tuple[str, IO[bytes]]]]]:
+    """Yield each class, and its photographs, of an archive of archives or a folder of these."""
+    if not path.is_dir():
+        for name, contents in iter_archive(path):
+            yield name.removesuffix(".tar"), iter_inner_tar(contents, path / name)
+        return
+    archives = sorted(path.glob("n*.tar"))
+    if not archives:
+        raise FileNotFoundError(f"{path}: there is no tar file of a class in it, as n01440764.tar")
+    for each in archives:
+        yield each.stem, iter_archive(each)
 
 
 def _files_of(path: Path) -> Iterator[tuple[str, IO[bytes]]]:

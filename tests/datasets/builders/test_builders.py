@@ -13,6 +13,7 @@ from drumline import datasets
 from drumline.datasets.builders.image_set import labels_file
 from drumline.datasets.registry import builder_class
 from tests.datasets.builders.archives import prepared
+from tests.datasets.builders.declared import DECLARED, digest_of
 from tests.datasets.builders.fabricated import FABRICATED
 from tests.datasets.builders.fabricated_sounds import speech_commands
 
@@ -69,6 +70,12 @@ def test_every_builder_has_an_archive_and_says_what_it_is() -> None:
             assert (resource.size and resource.sha256) or unknown, resource.url
 
 
+@pytest.mark.parametrize("name", DECLARED)
+def test_what_is_declared_changes_by_intention_only(name: str) -> None:
+    """Sizes of splits, the order of classes, input and target: no archive would tell of a slip."""
+    assert digest_of(name) == DECLARED[name], "if that is meant, compare with TFDS and note it here"
+
+
 def test_a_builder_is_a_declaration_of_at_most_60_lines() -> None:
     """Those of the packages and of files in place are mechanisms of their own."""
     folder = Path(labels_file("x")).parents[1]
@@ -88,6 +95,7 @@ def test_labels_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert made.info.features["label"].int2str(3) == "cat"
     pets = prepared("oxford_iiit_pet", FABRICATED["oxford_iiit_pet"](), tmp_path, monkeypatch)
     assert pets.info.features["species"].names == ["Cat", "Dog"]
+    assert pets.info.features["label"].int2str(1) == "american_bulldog"
     flowers = datasets.builder("oxford_flowers102", data_dir=tmp_path)
     assert flowers.info.features["label"].names[101] == "blackberry lily"
 

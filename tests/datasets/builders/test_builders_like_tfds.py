@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from drumline import datasets
+from drumline.datasets.prepared.info_json import labels_in
 from drumline.datasets.registry import builder_class
 from tests.datasets.builders.archives import Fabricated, prepared, put_by_hand, put_ffmpeg
+from tests.datasets.builders.declared import DECLARED, described
 from tests.datasets.builders.fabricated import FABRICATED
 from tests.datasets.builders.fabricated_sounds import SOUNDS
 from tests.datasets.builders.fabricated_translations import wmt19_frde
@@ -164,6 +166,28 @@ class OpenCv:
         return np.asarray(Image.open(io.BytesIO(contents.tobytes())).convert("L"))
 
 
+def label_at(features: Any, path: str) -> Any:
+    """Return the classes of TFDS's that `labels_in` gives under a path."""
+    for name in path.split("-"):
+        features = getattr(features, "feature", features)
+        features = {key.replace("/", "."): each for key, each in features.items()}[name]
+    return getattr(features, "feature", features)
+
+
+@pytest.mark.parametrize("name", sorted({*DECLARED} - {*NOT_THERE, *NOT_IN_TFDS}))
+def test_classes_have_the_same_names(name: str, tmp_path: Path) -> None:
+    """Before anything is prepared; what is read of an archive is compared when it was."""
+    for mine in described(name):
+        labels = {path: each for path, each in labels_in(mine.features).items() if each.has_names}
+        if not labels:
+            continue
+        other = tfds.builder(mine.full_name.rpartition("/")[0], data_dir=str(tmp_path)).info
+        for path, label in labels.items():
+            names = label_at(other.features, path).names
+            of_archive = names == [str(number) for number in range(len(names))]
+            assert label.names == names or of_archive, path
+
+
 COMPARED = [
     name
     for name in FABRICATED
@@ -185,6 +209,8 @@ def test_the_same_examples_in_the_same_order(
     assert mine.info.full_name == other.info.full_name
     assert other.info.supervised_keys in (None, mine.info.supervised_keys)
     assert {n: s.num_examples for n, s in other.info.splits.items()} == mine.info.splits.sizes
+    for path, label in labels_in(mine.info.features).items():
+        assert label.names == label_at(other.info.features, path).names, path
     # Files of JPEG are compared as they are stored: TensorFlow decodes by the fast transform.
     stored = "image" if name.partition("/")[0] in OF_JPEGS else ""
     if name == "librispeech/lazy_decode":  # TFDS decodes it by tensorflow_io

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import json
 import os
 import threading
 import time
@@ -80,7 +81,7 @@ def send(
     """Answer with contents, or the part that is asked for; ``stop``: break off there."""
     start = 0
     wanted = handler.headers.get("Range")
-    if wanted and ranges and handler.headers.get("If-Range") == etag:
+    if wanted and ranges and handler.headers.get("If-Range") in (None, etag):
         start, status = int(wanted.removeprefix("bytes=").rstrip("-")), 206
     handler.send_response(status)
     if status == 206:
@@ -145,6 +146,43 @@ def test_another_file_is_not_joined_to_the_first_part(server: Server, tmp_path: 
 
     server.answers["/a"] = answer
     assert get(server.url + "/a", tmp_path / "a") == other
+
+
+def test_a_part_of_another_url_is_not_continued(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "a.part").write_bytes(b"x" * 1000)
+    state = {"url": server.url + "/other", "validator": '"one"'}
+    (tmp_path / "a.part.json").write_text(json.dumps(state))
+    server.answers["/a"] = lambda handler, count: send(handler)
+    assert get(server.url + "/a", tmp_path / "a") == CONTENT
+    assert server.requests == [("/a", None)]
+
+
+def test_another_part_than_was_asked_for_is_not_joined(server: Server, tmp_path: Path) -> None:
+    def answer(handler: Any, count: int) -> None:
+        if count == 2:  # all of it, as a part that begins with the first byte
+            del handler.headers["Range"]
+            send(handler, status=206)
+        else:
+            send(handler, stop=300_000 if count == 1 else None)
+
+    server.answers["/a"] = answer
+    assert get(server.url + "/a", tmp_path / "a", sha256=DIGEST) == CONTENT
+    assert [part for _, part in server.requests] == [None, "bytes=300000-", None]
+
+
+def test_fewer_bytes_than_known_of_a_server_that_says_no_length(
+    server: Server, tmp_path: Path
+) -> None:
+    def answer(handler: Any, count: int) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(CONTENT[:-9])
+        handler.close_connection = True
+
+    server.answers["/a"] = answer
+    with pytest.raises(DownloadError, match="has 1,048,567 bytes, and 1,048,576 are expected"):
+        get(server.url + "/a", tmp_path / "a", size=len(CONTENT))
+    assert not (tmp_path / "a").exists() and not (tmp_path / "a.part").exists()
 
 
 def test_a_server_without_ranges_begins_again(server: Server, tmp_path: Path) -> None:
