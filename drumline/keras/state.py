@@ -508,8 +508,8 @@ def initialize_by_few_programs(initialize: Callable[..., Any]) -> Callable[..., 
     """Wrap a variable's initialization by an initializer: in a scope, the same bits sooner.
 
     JAX compiles a program for each shape that zeros or random numbers are made of, which took 9 of
-    the 27 s up to the first step of a ResNet-50. Zeros and ones are made without one, and random
-    numbers by a program for few sizes (`draw_by_size`).
+    the 27 s up to the first step of a ResNet-50. Zeros, ones and constants are made without one
+    for their shape, and random numbers by a program for few sizes (`draw_by_size`).
     """
 
     def initialize_sooner(self: Any, initializer: Any) -> None:
@@ -519,8 +519,8 @@ def initialize_by_few_programs(initialize: Callable[..., Any]) -> Callable[..., 
         if get_strategy()._arrays.has_shape_alone(self):
             self._direct_assign(jax.ShapeDtypeStruct(tuple(self._shape), self._dtype))
             return
-        fill = _FILLS.get(type(initializer))
-        if fill is not None and str(self.dtype) in _FILLED:
+        fill = _fill_of(initializer, self.dtype)
+        if fill is not None:
             initialize(self, functools.partial(_filled, fill))
             return
         token = _by_size.set(True)
@@ -532,7 +532,16 @@ def initialize_by_few_programs(initialize: Callable[..., Any]) -> Callable[..., 
     return initialize_sooner
 
 
-def _filled(fill: int, shape: Sequence[int], dtype: Any) -> jax.Array:
+def _fill_of(initializer: Any, dtype: Any) -> Any:
+    """The number that all of a variable's are; None if they are not known to be alike."""
+    if str(dtype) not in _FILLED:
+        return None
+    if type(initializer) is keras.initializers.Constant and np.ndim(initializer.value) == 0:
+        return np.asarray(initializer((), dtype))  # as Keras rounds it
+    return _FILLS.get(type(initializer))
+
+
+def _filled(fill: Any, shape: Sequence[int], dtype: Any) -> jax.Array:
     return jax.device_put(np.full(shape, fill, jnp.dtype(dtype)), may_alias=False)
 
 

@@ -20,6 +20,8 @@ INITIALIZERS: dict[str, Any] = {
     "zeros": keras.initializers.Zeros,
     "ones": keras.initializers.Ones,
     "constant": lambda: keras.initializers.Constant(2.5),
+    "rounded": lambda: keras.initializers.Constant(-1 / 3),
+    "truth": lambda: keras.initializers.Constant(True),
     "uniform": lambda: keras.initializers.RandomUniform(-0.3, 0.7, seed=3),
     "normal": lambda: keras.initializers.RandomNormal(0.1, 2.0, seed=4),
     "truncated": lambda: keras.initializers.TruncatedNormal(0.1, 2.0, seed=5),
@@ -48,7 +50,7 @@ def test_the_bits_are_those_of_keras(initializer: str, shape: list[int], dtype: 
         shape = [4, 7]
     if initializer in ("glorot", "he"):
         shape = [each or 1 for each in shape]
-    if dtype == "int32" and initializer not in ("zeros", "ones", "constant"):
+    if dtype == "int32" and initializer not in ("zeros", "ones", "constant", "rounded", "truth"):
         dtype = "float32"
     if initializer == "orthogonal":
         dtype = "float32"
@@ -102,6 +104,19 @@ def test_numbers_that_depend_on_how_many_there_are() -> None:
     np.testing.assert_array_equal(found.value, expected)
 
 
+def test_what_is_no_single_constant_is_left_to_keras() -> None:
+    """An array, which Keras takes although it documents numbers alone, and a class of one's own."""
+
+    class Rising(keras.initializers.Constant):
+        def __call__(self, shape: Any, dtype: Any = None) -> Any:
+            return super().__call__(shape, dtype) + np.arange(shape[-1], dtype=dtype)
+
+    for made in (keras.initializers.Constant(np.arange(3.0)), Rising(0.0)):
+        with dl.distribute.OneDeviceStrategy("cpu:0").scope():
+            found = keras.Variable(made, shape=(2, 3), dtype="float32")
+        assert np.asarray(found.value).tolist() == [[0.0, 1.0, 2.0]] * 2
+
+
 @pytest.mark.parametrize(
     ("initializer", "widths", "wider"),  # kernels of 4,096 to 16,384 numbers
     [
@@ -130,13 +145,29 @@ def test_a_model_of_many_shapes_costs_few_programs(
         assert programs_of([each + wider for each in widths]) == 0
 
 
+@pytest.mark.parametrize("initializer", ["zeros", "ones", "constant"])
+def test_a_shape_of_one_number_costs_no_program(
+    caplog: pytest.LogCaptureFixture, initializer: str
+) -> None:
+    with (
+        dl.distribute.OneDeviceStrategy("cpu:0").scope(),
+        jax.log_compiles(True),
+        caplog.at_level(logging.WARNING),
+    ):
+        bits(initializer, (3, 7), "float32")
+        caplog.clear()
+        for shape in ((3, 8), (1001,), (2, 3, 4)):
+            bits(initializer, shape, "float32")
+    assert [record for record in caplog.records if "Compiling" in record.getMessage()] == []
+
+
 def test_outside_of_scopes_keras_does_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("called")
 
     monkeypatch.setattr(state, "_filled", refuse)
     monkeypatch.setattr(state, "_draws_by_position", refuse)
-    initializers = ("zeros", "uniform", "normal", "truncated")
+    initializers = ("zeros", "constant", "uniform", "normal", "truncated")
     for initializer in initializers:
         bits(initializer, (3, 16), "float32")
     with dl.distribute.OneDeviceStrategy("cpu:0").scope():
