@@ -26,8 +26,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, 
     """What each process says, by the name of its cluster."""
     folder = tmp_path_factory.mktemp("clusters")
     wanted = [
-        Cluster("delayed", MEMBER, {"delayed": 1, "implementation": "AUTO"}),
-        Cluster("ring", MEMBER, {"delayed": 1, "implementation": "RING"}),
+        Cluster(
+            name,
+            MEMBER,
+            {"delayed": 1, "implementation": implementation, "folder": str(folder / f"of {name}")},
+        )
+        for name, implementation in (("delayed", "AUTO"), ("ring", "RING"))
     ]
     with running(folder, wanted) as run:
         run.wait_for(*run.names)
@@ -71,6 +75,14 @@ def test_bytes_of_sums_are_those_of_the_gradients(found: dict[str, list[dict[str
     epoch = found["delayed"][0]["fit"][2]
     per_step = epoch["communicated"] / STEPS
     assert 4 * weights <= per_step < 4 * weights + 1024  # and a few losses and counts
+
+
+def test_the_first_process_alone_prints_and_writes(found: dict[str, list[dict[str, Any]]]) -> None:
+    first, second = found["delayed"]
+    assert first["printed"] == [epoch["line"] for epoch in first["fit"]]
+    assert "metrics.prom" in first["files"]
+    assert any(name.startswith("events.out.tfevents") for name in first["files"])
+    assert second["printed"] == second["files"] == []
 
 
 def share(name: str, own: float, waits: float = 0.0, steps: int = 10) -> ProcessShare:

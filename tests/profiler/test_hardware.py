@@ -133,6 +133,13 @@ def test_an_accelerators_peak_takes_little_of_its_free_memory(
         assert (1 + at_once) * side**2 * 2 < 0.1 * free
 
 
+def test_accelerators_compute_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "_product_seconds", lambda *_: 1.0)
+    devices: Any = [Accelerator(None) for _ in range(3)]
+    assert hardware.peak_of(devices, "float32") == 3 * 2.0 * 8192**3
+    assert hardware.peak_of([], "float32") == 0
+
+
 def test_memory_that_measuring_took_is_not_the_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
     device: Any = Accelerator(None, peak=5)
 

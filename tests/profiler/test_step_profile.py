@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
@@ -15,7 +16,7 @@ import pytest
 
 import drumline as dl
 from drumline import _recorder
-from drumline.profiler import EpochProfile, StepProfile
+from drumline.profiler import EpochProfile, ProcessShare, StepProfile, prometheus
 from tests.profiler.disturbances import again_if_disturbed
 
 DELAY = 0.004
@@ -282,6 +283,67 @@ def test_the_line_says_shares_in_falling_order() -> None:
     assert epoch.step_seconds == pytest.approx(0.1)
 
 
+def test_rates_are_of_the_time_of_steps() -> None:
+    """Without compiling, validation, checkpoints and the profiler; communication belongs to it."""
+    parts = {"computing": 2.0, "communication": 1.0, "input": 0.5, "Python": 0.5}
+    others = {"compiling": 8.0, "validation": 4.0, "checkpointing": 2.0, "profiler": 1.0}
+    epoch = dataclasses.replace(epoch_of(**parts, **others), flops=6e9, peak=3e9)
+    assert epoch.step_seconds == pytest.approx(4.0 / 10)
+    assert epoch.rows_per_second == pytest.approx(100 / 4.0)
+    assert epoch.flops_per_second == pytest.approx(6e9 / 4.0)
+    assert epoch.share_of_peak == pytest.approx(0.5)
+    assert epoch.goodput == pytest.approx(3 / 19)
+
+
+COUNTERS = {
+    "drumline_step_steps_total": 20.0,
+    "drumline_step_rows_total": 200.0,
+    "drumline_step_epochs_total": 2.0,
+}
+GAUGES = {
+    "drumline_step_step_seconds": 0.2,
+    "drumline_step_rows_per_second": 50.0,
+    "drumline_step_goodput": 1.0,
+    "drumline_step_profiler_share": 0.125,
+    "drumline_step_flops_per_second": 5e8,
+    "drumline_step_share_of_peak": 0.25,
+    "drumline_step_host_bytes": 7.0,
+    "drumline_step_device_bytes": 8.0,
+    "drumline_step_communicated_bytes": 9.0,
+}
+
+
+def test_metrics_have_their_names_kinds_and_units() -> None:
+    """Seconds and bytes, as Prometheus's conventions have it, and shares of 1."""
+    first = epoch_of(computing=3.0, input=1.0)
+    last = dataclasses.replace(
+        epoch_of(computing=1.5, communication=0.5),
+        flops=1e9,
+        peak=2e9,
+        host_bytes=7,
+        device_bytes=8,
+        communicated=9,
+        profiler_seconds=0.25,
+        processes=(ProcessShare('odd"name', 0.125, 0.1, 0.0, 0.0, 10),),
+    )
+    lines = prometheus.as_text([first, last]).splitlines()
+    kinds = {line.split()[2]: line.split()[3] for line in lines if line.startswith("# TYPE")}
+    assert kinds == {
+        "drumline_step_seconds_total": "counter",
+        "drumline_step_own_seconds": "gauge",
+        **dict.fromkeys(COUNTERS, "counter"),
+        **dict.fromkeys(GAUGES, "gauge"),
+    }
+    assert {line.split()[2] for line in lines if line.startswith("# HELP")} == set(kinds)
+    samples = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    found = {name: float(value) for name, value in samples}
+    parts = dict.fromkeys(map(str.lower, _recorder.PARTS), 0.0)
+    parts |= {"computing": 4.5, "input": 1.0, "communication": 0.5}
+    of_parts = {f'drumline_step_seconds_total{{part="{part}"}}': n for part, n in parts.items()}
+    own = {r'drumline_step_own_seconds{process="odd\"name"}': 0.125}
+    assert found == {**of_parts, **COUNTERS, **GAUGES, **own}
+
+
 def test_a_profile_is_saved_drawn_and_summed(tmp_path: Path) -> None:
     profile = StepProfile()
     with pytest.raises(ValueError, match="No epoch"):
@@ -290,7 +352,7 @@ def test_a_profile_is_saved_drawn_and_summed(tmp_path: Path) -> None:
         profile.plot(tmp_path / "none.png")
     profile.epochs += [epoch_of(computing=3.0, Python=1.0), epoch_of(computing=2.0, input=2.0)]
     assert profile.total.seconds == 8 and profile.total.goodput == pytest.approx(5 / 8)
-    assert profile.total.steps == 20
+    assert (profile.total.steps, profile.total.rows) == (20, 200)
     profile.save_json(tmp_path / "profile.json")
     saved = json.loads((tmp_path / "profile.json").read_text())
     assert [epoch["goodput"] for epoch in saved] == [0.75, 0.5]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -16,8 +19,11 @@ import drumline as dl
 SECONDS = 0.03
 
 
-def member(delayed: int | None, implementation: str) -> None:
-    """Train by `fit` and by a loop; process `delayed` rests in each step."""
+def member(delayed: int | None, implementation: str, folder: str) -> None:
+    """Train by `fit` and by a loop; process `delayed` rests in each step.
+
+    Each process is told a folder of its own for what is tracked.
+    """
     strategy = dl.distribute.MultiWorkerMirroredStrategy(
         communication_options=dl.distribute.experimental.CommunicationOptions(
             implementation=implementation
@@ -29,26 +35,33 @@ def member(delayed: int | None, implementation: str) -> None:
         if index == delayed:
             time.sleep(SECONDS)
 
-    for training in (fit, loop):
-        profile = training(strategy, rest)
-        facts = {training.__name__: [_facts(epoch) for epoch in profile.epochs]}
-        print(json.dumps({"facts": facts}), flush=True)
+    directory = Path(folder, str(index))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        profile = fit(strategy, rest, directory)
+    facts: dict[str, Any] = {
+        "fit": [_facts(epoch) for epoch in profile.epochs],
+        "printed": printed.getvalue().splitlines(),
+        "files": [path.name for path in directory.rglob("*")],
+        "loop": [_facts(epoch) for epoch in loop(strategy, rest).epochs],
+    }
+    print(json.dumps({"facts": facts}), flush=True)
 
 
 def _facts(epoch: Any) -> dict[str, Any]:
     return {**dataclasses.asdict(epoch), "line": str(epoch)}
 
 
-def fit(strategy: Any, rest: Any) -> Any:
+def fit(strategy: Any, rest: Any, directory: Path) -> Any:
     with strategy.scope():
         model = keras.Sequential(
             [keras.Input((32,)), keras.layers.Dense(64), keras.layers.Dense(1)]
         )
         model.compile(keras.optimizers.SGD(1e-3), "mse")
-    profiler = dl.keras.callbacks.StepProfiler()
+    profiler = dl.keras.callbacks.StepProfiler(prometheus=directory / "metrics.prom")
+    track = dl.keras.callbacks.Track("tensorboard", directory=directory)
     rests = keras.callbacks.LambdaCallback(on_train_batch_end=rest)
     ones = np.ones((96, 32), np.float32), np.ones((96, 1), np.float32)
-    model.fit(*ones, batch_size=8, epochs=3, verbose=0, callbacks=[profiler, rests])
+    model.fit(*ones, batch_size=8, epochs=3, verbose=0, callbacks=[profiler, track, rests])
     return profiler.profile
 
 

@@ -85,6 +85,22 @@ def test_the_seed_decides(folder: Path) -> None:
     assert not np.array_equal(first[0], other[0]) and not np.array_equal(first[1], other[1])
 
 
+def test_distortions_change_the_colors_of_training_alone(folder: Path) -> None:
+    def first(split: str, distortions: bool) -> np.ndarray:
+        options = with_options(distortions=distortions)
+        images: np.ndarray = next(iter(imagenet(folder, split, options)))[0]
+        return images
+
+    plain, distorted = first("train", False), first("train", True)
+    difference = np.abs(distorted - plain).mean(axis=(1, 2, 3))
+    assert (difference > 0.01).all(), "each image"
+    # The window is the same, so that what is brighter stays so.
+    pairs = zip(plain, distorted, strict=True)
+    together = [np.corrcoef(one.ravel(), other.ravel())[0, 1] for one, other in pairs]
+    assert np.median(together) > 0.5
+    np.testing.assert_array_equal(first("validation", False), first("validation", True))
+
+
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_shards_have_all_records_between_them(folder: Path, count: int) -> None:
     """By file with up to four of them, by record with five."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -105,6 +106,72 @@ def test_warm_up_and_evaluation_are_not_timed_and_the_last_step_is_saved(
     found = loop.run()
     assert (found.num_steps, found.average_wall_time, found.images_per_sec) == (4, 1.0, 8.0)
     assert saved == [7] and now == [1204.0]
+
+
+@pytest.mark.parametrize(("goal", "steps"), [(0.5, 4), (0.6, 6), (0.61, 8), (None, 8)])
+def test_a_run_ends_where_an_evaluation_reaches_the_goal(goal: float | None, steps: int) -> None:
+    evaluated: list[int] = []
+
+    def evaluate(step: int) -> float:
+        evaluated.append(step)
+        return {2: 0.1, 4: 0.5, 6: 0.6}[step]
+
+    plan = RunPlan(8, 0, images=1, evaluate_after=lambda step: step % 2 == 0, stop_at=goal)
+    lines: list[str] = []
+    loop = BenchmarkLoop(
+        Steps(),  # type: ignore[arg-type]
+        itertools.count(),
+        plan,
+        Nothing(),
+        say=lines.append,
+        evaluate=evaluate,
+    )
+    assert loop.run().num_steps == steps
+    assert evaluated == list(range(2, min(steps, 6) + 1, 2))  # the last one is the caller's
+    assert any(line.startswith("Stopping, as eval accuracy") for line in lines) == (steps < 8)
+
+
+@pytest.mark.parametrize(("every", "shown"), [(3, [1, 3, 6]), (10, [1]), (1, [*range(1, 8)])])
+def test_lines_are_as_often_as_asked_and_the_first(every: int, shown: list[int]) -> None:
+    _, lines, _ = run(RunPlan(7, 1, images=2, display_every=every))
+    assert [int(line.split("\t")[0]) for line in lines if "\timages/sec" in line] == shown
+
+
+def test_checkpoints_are_due_by_steps_or_by_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    saver = RunCheckpoints(None, model_of(1.0), None)
+
+    def due(**plan: Any) -> list[int]:
+        return [step for step in range(1, 8) if saver.due(step, RunPlan(9, 0, 1, **plan))]
+
+    assert due(save_steps=3) == [3, 6]
+    assert due() == due(save_seconds=10) == []
+    now[0] = 10.0
+    assert due(save_seconds=10) == [*range(1, 8)]
+
+
+def model_of(value: float) -> keras.Model:
+    made = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])
+    made.set_weights([np.full((2, 1), value)])
+    return made
+
+
+def test_a_run_goes_on_with_weights_slots_and_updates(tmp_path: Path) -> None:
+    model = model_of(1.0)
+    optimizer = keras.optimizers.SGD(0.5, momentum=0.9)
+    saver = RunCheckpoints(str(tmp_path), model, optimizer, 2)
+    for step in range(1, 4):
+        optimizer.apply([np.full((2, 1), step, np.float32)], model.trainable_variables)
+        saver.save(step)
+    kept = [np.asarray(v) for v in (*model.variables, *optimizer.variables)]
+    assert {path.stem for path in tmp_path.glob("ckpt-*")} == {"ckpt-2", "ckpt-3"}
+    again, fresh = model_of(5.0), keras.optimizers.SGD(0.5, momentum=0.9)
+    fresh.build(again.trainable_variables)
+    restored = RunCheckpoints(str(tmp_path), again, fresh)
+    assert restored.restore() is not None and int(restored.step.value) == 3
+    for ours, theirs in zip((*again.variables, *fresh.variables), kept, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), theirs)
 
 
 def test_summaries_have_the_rate_of_their_step() -> None:

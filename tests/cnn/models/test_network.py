@@ -102,6 +102,27 @@ def test_types(dtype: str, computes: str, holds: str) -> None:
     assert model.output.dtype == "float32"
 
 
+@pytest.mark.parametrize("version", ["", "_v1.5", "_v2"])
+def test_resnets_windows_with_strides_have_zeros_on_both_sides(version: str) -> None:
+    """As the original's SAME_RESNET: TensorFlow's "SAME" has one more behind than before.
+
+    The sizes, and so the counts, are the same by either.
+    """
+    model = of_shapes(lambda: models.build(f"resnet50{version}", image_size=64))
+    found = {}
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Conv2D) and layer.strides > (1, 1):
+            (node,) = layer._inbound_nodes
+            before = node.parent_nodes[0].operation
+            padded = isinstance(before, keras.layers.ZeroPadding2D)
+            edges = before.padding if padded else ((0, 0), (0, 0))
+            found.setdefault(layer.kernel_size[0], set()).add((layer.padding, edges))
+    assert found.pop(7) == {("valid", ((3, 3), (3, 3)))}
+    wide = {("valid", ((1, 1), (1, 1)))}
+    assert found.pop(3, wide) == wide
+    assert set(found) == {1}  # of which padding is none
+
+
 def test_initial_weights() -> None:
     alexnet = of_shapes(lambda: models.build("alexnet", dataset="cifar10"))
     resnet = of_shapes(lambda: models.build("resnet20", dataset="cifar10"))
@@ -134,6 +155,8 @@ def test_norms_and_dropout_are_the_originals() -> None:
         plain,
     ]
     assert settings("mobilenet", "batchnorm7") == [(0.997, 1e-3, True)]
+    dense = ("batchnorm0", "batchnorm38")
+    assert settings("densenet40_k12", *dense, dataset="cifar10") == [residual] * 2
     vgg = of_shapes(lambda: models.build("vgg11"))
     assert [vgg.get_layer(f"dropout{number}").rate for number in (0, 1)] == [0.5, 0.5]
 
