@@ -19,6 +19,13 @@ def _reuse_large_buffers() -> None:
         config.set_large_buffer_reuse(True)
 
 
+def _let_devices_wait() -> None:
+    """Let logical devices be as slow as they are: XLA would end the process after a minute."""
+    from drumline.distribute.process_group import environment
+
+    environment.let_cpu_devices_wait()
+
+
 def _hide_accelerators() -> None:
     """Leave JAX the CPU alone: processes of several hosts bring all devices that JAX has."""
     import jax
@@ -51,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed = flags.parse(given)
         _reuse_large_buffers()
+        _let_devices_wait()
         if parsed.device.lower() == "cpu":
             _hide_accelerators()
         from drumline.cnn.program import BenchmarkRun

@@ -43,7 +43,7 @@ def test_large_buffers_are_kept_from_step_to_step(environment: dict[str, str], r
     script = (
         "import drumline as dl\nfrom drumline.cnn import command\n"
         f"assert command.main({[*SHORT, '--num_batches=1']}) == 0\n"
-        "print(dl.config.reuses_large_buffers())"
+        "import os\nprint(os.environ['XLA_FLAGS'], dl.config.reuses_large_buffers())"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -54,6 +54,8 @@ def test_large_buffers_are_kept_from_step_to_step(environment: dict[str, str], r
         timeout=300,
     )
     assert done.stdout.split()[-1] == reused, done.stderr[-3000:]
+    # Devices that share few processors are far apart in a large step.
+    assert done.stdout.split()[-2].endswith("terminate_timeout_seconds=1800")
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ import os
 import re
 
 from drumline import config
+from drumline._backend import jax_has_started
 from drumline._changes import set_variable
 from drumline.config import cache
 from drumline.distribute.process_group import jax_internals
 
 CPU_DEVICES_VARIABLE = "DRUMLINE_CPU_DEVICES"
 _COLLECTIVE_TIMEOUT = "--xla_cpu_collective_timeout_seconds"
+_DEVICES_TIMEOUT = "--xla_cpu_collective_call_terminate_timeout_seconds"
 _XLAS_LIMIT_SECONDS = 1800
 
 
@@ -62,3 +64,25 @@ def limit_collectives(seconds: int) -> None:
         "a collective on CPUs fails when a peer keeps it waiting for longer",
         f"set {_COLLECTIVE_TIMEOUT} yourself",
     )
+
+
+def let_cpu_devices_wait(seconds: int = _XLAS_LIMIT_SECONDS) -> None:
+    """Let CPU devices of this process wait for each other in a collective, as processes do.
+
+    XLA ends the process where one comes a minute after another, which large steps of many devices
+    on few processors take. A limit that the user has set in ``XLA_FLAGS`` stands, and XLA's own
+    where JAX has started already.
+
+    Args:
+        seconds: how long, from a first wait of 20 s on.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if jax_has_started() or _DEVICES_TIMEOUT in flags:
+        return
+    if jax_internals.xla_knows_flag(_DEVICES_TIMEOUT):
+        set_variable(
+            "XLA_FLAGS",
+            f"{flags} {_DEVICES_TIMEOUT}={seconds}".strip(),
+            "XLA ends the process when a CPU device keeps another waiting for longer",
+            f"set {_DEVICES_TIMEOUT} yourself",
+        )
