@@ -223,37 +223,20 @@ class ControlFlow:
         variables = {**before.written_by(a.state), **before.written_by(b.state)}
         for trace in branches:
             trace.keep_only(variables, before)
-        merged: dict[Any, Any] = {}
-        wanted: list[tuple[Any, Any, Any]] = []
-        for name in a.kinds:
-            found = _merged(str(name), a, b, name, line, self._values)
-            merged[name] = found
-            if isinstance(found, _Tree):
-                wanted += [(name, pair, dtype) for pair, dtype in found.leaves]
-        branch_results = []
-        for place, trace in enumerate(branches):
+        merged = {name: _merged(str(name), a, b, name, line, self._values) for name in a.kinds}
+        trees = [found for found in merged.values() if isinstance(found, _Tree)]
 
-            def result(trace: Any = trace, place: int = place) -> list[Any]:
-                arrays = jaxpr_as_fun(trace.program)()
-                out = []
-                for _, pair, aval in wanted:
-                    leaf = pair[place]
-                    if leaf is NOTHING:
-                        out.append(jnp.zeros(aval.shape, aval.dtype))
-                    else:
-                        value = arrays[leaf.index] if isinstance(leaf, _At) else leaf
-                        out.append(jnp.asarray(value).astype(aval.dtype))
-                return out
+        def results(place: int) -> list[Any]:
+            arrays = jaxpr_as_fun(branches[place].program)()
+            return [leaf for tree in trees for leaf in tree.leaves(place, arrays)]
 
-            branch_results.append(result)
-        results = jax.lax.cond(self._values.truth(test), *branch_results)
-        by_name: dict[Any, list[Any]] = {}
-        for (name, *_), value in zip(wanted, results, strict=True):
-            by_name.setdefault(name, []).append(value)
+        leaves = iter(
+            jax.lax.cond(self._values.truth(test), lambda: results(0), lambda: results(1))
+        )
         for name, found in merged.items():
             if isinstance(found, _Tree):
-                leaves = by_name.get(name, [])
-                found = self._values.wrap(jax.tree.unflatten(found.treedef, leaves))
+                own = [next(leaves) for _ in found.avals]
+                found = self._values.wrap(jax.tree.unflatten(found.treedef, own))
             before.assign(name, found, variables)
 
     def while_(
@@ -479,11 +462,43 @@ class _At:
 
 
 class _Tree:
-    """A merged pytree: for each leaf the two branches' leaves and what they become."""
+    """A merged pytree.
 
-    def __init__(self, treedef: Any, leaves: list[tuple[tuple[Any, Any], Any]]) -> None:
+    Args:
+        treedef: what both branches leave in the end.
+        avals: the shapes and dtypes of its leaves.
+        sides: the leaves that each branch leaves, as `_Trace` keeps them; `NOTHING` becomes zeros.
+        common: makes the one structure of what a branch leaves; None if it has it.
+        own: the structure that each branch leaves, for `common`.
+    """
+
+    def __init__(
+        self,
+        treedef: Any,
+        avals: Sequence[Any],
+        sides: Sequence[Sequence[Any]],
+        common: Callable[[Any], Any] | None = None,
+        own: Sequence[Any] = (),
+    ) -> None:
         self.treedef = treedef
-        self.leaves = leaves
+        self.avals = avals
+        self._sides = sides
+        self._common = common
+        self._own = own
+
+    def leaves(self, place: int, arrays: Sequence[Any]) -> list[Any]:
+        """Return what a branch leaves, where `arrays` are its trace's results."""
+        found = [
+            arrays[leaf.index] if isinstance(leaf, _At) else leaf for leaf in self._sides[place]
+        ]
+        if self._common is not None:
+            found = jax.tree.leaves(self._common(self._own[place].unflatten(found)))
+        return [
+            jnp.zeros(aval.shape, aval.dtype)
+            if leaf is NOTHING
+            else jnp.asarray(leaf).astype(aval.dtype)
+            for leaf, aval in zip(found, self.avals, strict=True)
+        ]
 
 
 class _Names:
@@ -628,41 +643,56 @@ def _merged(text: str, a: _Trace, b: _Trace, name: Any, line: int, values: Tenso
             avals = [_aval(leaf, other) for leaf in kept]
             if not hidden or None in avals:
                 return NOTHING
-            pairs = [(NOTHING, x) if leaves is leaves_a else (x, NOTHING) for x in kept]
-            return _Tree(treedef, list(zip(pairs, avals, strict=True)))
+            missing = [NOTHING] * len(kept)
+            return _Tree(treedef, avals, [missing, kept] if leaves is leaves_a else [kept, missing])
     if tree_a != tree_b:
-        for empty, full, trace in ((tree_a, tree_b, b), (tree_b, tree_a, a)):
-            kept = trace.kinds[name][1]
-            avals = [_aval(leaf, trace) for leaf in kept]
-            if empty.num_leaves or None in avals:
-                continue
-            if values.started(empty.unflatten(()), full.unflatten(avals)) is not None:
-                pairs = [(NOTHING, x) if trace is b else (x, NOTHING) for x in kept]
-                return _Tree(full, list(zip(pairs, avals, strict=True)))
-        forms = [
-            tree.unflatten([_aval(leaf, trace) for leaf in leaves])
-            for tree, leaves, trace in ((tree_a, leaves_a, a), (tree_b, leaves_b, b))
-        ]
-        raise values.unlike(_differs(text, line, str(tree_a), str(tree_b)), *forms)
+        return _alike(text, a.kinds[name], a, b.kinds[name], b, line, values)
     if len(leaves_a) == 1 and tree_a == jax.tree.structure(0) and _same(leaves_a[0], leaves_b[0]):
         return leaves_a[0]
-    pairs = []
+    avals = []
     for x, y in zip(leaves_a, leaves_b, strict=True):
         first, second = _aval(x, a), _aval(y, b)
         if first is None or second is None:
             if not hidden and not _same(x, y):
                 return NOTHING  # functions, strings and the like of one branch only
             raise TypeError(_differs(text, line, type(x).__name__, type(y).__name__))
-        if first.shape != second.shape or (
-            first.dtype != second.dtype and not (first.weak_type or second.weak_type)
-        ):
-            reason = _differs(text, line, first.str_short(), second.str_short())
-            raise values.unlike(reason, first, second)
-        dtype = first.dtype if not first.weak_type else second.dtype
-        if first.weak_type != second.weak_type or first.weak_type:
-            dtype = jnp.result_type(first, second)
-        pairs.append(((x, y), jax.ShapeDtypeStruct(first.shape, dtype)))
-    return _Tree(tree_a, pairs)
+        avals.append(_of_both(text, first, second, line, values))
+    return _Tree(tree_a, avals, (leaves_a, leaves_b))
+
+
+def _of_both(text: str, first: Any, second: Any, line: int, values: TensorKind) -> Any:
+    """The shape and dtype of a leaf, by those that the branches leave."""
+    if first.shape != second.shape or (
+        first.dtype != second.dtype and not (first.weak_type or second.weak_type)
+    ):
+        reason = _differs(text, line, first.str_short(), second.str_short())
+        raise values.unlike(reason, first, second)
+    dtype = first.dtype if not first.weak_type else second.dtype
+    if first.weak_type != second.weak_type or first.weak_type:
+        dtype = jnp.result_type(first, second)
+    return jax.ShapeDtypeStruct(first.shape, dtype)
+
+
+def _alike(
+    text: str, one: Any, a: _Trace, other: Any, b: _Trace, line: int, values: TensorKind
+) -> _Tree:
+    """What a name holds after branches that leave two structures of which one can be made."""
+    own = [treedef for treedef, _ in (one, other)]
+    sides = [leaves for _, leaves in (one, other)]
+    avals = [
+        [_aval(leaf, trace) for leaf in leaves] for leaves, trace in zip(sides, (a, b), strict=True)
+    ]
+    forms = [treedef.unflatten(each) for treedef, each in zip(own, avals, strict=True)]
+    known = all(aval is not None for each in avals for aval in each)
+    common = values.common(*forms) if known else None
+    if common is not None:
+        first, second = (jax.make_jaxpr(common, return_shape=True)(form) for form in forms)
+        treedef: Any = jax.tree.structure(first[1])
+        if treedef == jax.tree.structure(second[1]):
+            pairs = zip(first[0].out_avals, second[0].out_avals, strict=True)
+            of_both = [_of_both(text, x, y, line, values) for x, y in pairs]
+            return _Tree(treedef, of_both, sides, common, own)
+    raise values.unlike(_differs(text, line, *map(str, own)), *forms)
 
 
 def _differs(name: str, line: int, first: str, second: str) -> str:

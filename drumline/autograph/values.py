@@ -48,7 +48,7 @@ class TensorKind:
         return jnp.reshape(array, ()).astype(bool)
 
     def started(self, start: Any, after: Any) -> Any:
-        """Return `start` in the structure that a step or a branch leaves; None if it has none.
+        """Return `start` in the structure that a step leaves; None if it has none.
 
         For values whose structure follows from what is first written to them, as of an array of
         tensors whose shape is not known before.
@@ -56,6 +56,15 @@ class TensorKind:
         Args:
             start: what a name holds before, with arrays.
             after: what it holds afterwards, with the shapes and dtypes of arrays.
+        """
+        return None
+
+    def common(self, one: Any, other: Any) -> Callable[[Any], Any] | None:
+        """Return what gives either of two values one structure; None if nothing does.
+
+        Args:
+            one: what one branch leaves, with the shapes and dtypes of arrays.
+            other: what the other branch leaves.
         """
         return None
 

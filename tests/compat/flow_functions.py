@@ -246,6 +246,78 @@ def growing(tf):
     return found
 
 
+def written_in_branches(tf):
+    @tf.function
+    def in_one_branch(n):
+        array = tf.TensorArray(tf.int32, size=5)
+        for i in range(5):
+            if i < n:
+                array = array.write(i, i * n)
+        return array.stack()
+
+    @tf.function
+    def in_either(n):
+        array = tf.TensorArray(tf.float32, size=4)
+        for i in range(2):
+            if n > i:
+                row = [1.0, 2.0]
+                array = array.write(2 * i, row)
+            else:
+                array = array.write(2 * i + 1, [3.0, 4.0])
+        return array.stack()
+
+    @tf.function
+    def until(n):
+        array = tf.TensorArray(tf.int32, size=4)
+        for i in tf.range(4):
+            if i == n:
+                break
+            array = array.write(i, n)
+        return array.stack()
+
+    @tf.function
+    def of_other_shapes(n):
+        array = tf.TensorArray(tf.int32, size=3, infer_shape=False)
+        array = array.write(0, [n]).write(2, [n, n, n])
+        array = array.write(1, [n, n]) if n > 0 else array.write(1, [1, n])
+        return array.concat()
+
+    @tf.function
+    def in_a_tuple(n):
+        arrays = (tf.TensorArray(tf.int32, size=3), tf.TensorArray(tf.float32, size=3))
+        for i in range(3):
+            values = (n + i, tf.cast(n, tf.float32) / 2)
+            if n > i:
+                arrays = tuple(a.write(i, v) for a, v in zip(arrays, values, strict=True))
+        return [array.stack() for array in arrays]
+
+    @tf.function
+    def at_one_place(n):
+        array = tf.TensorArray(tf.int32, size=3)
+        array = array.write(2, n)
+        while n > 0:
+            array = array.write(1, n * 10)
+            n -= 1
+        return array.stack()
+
+    @tf.function
+    def slope(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            array = tf.TensorArray(tf.float32, size=3)
+            for i in range(3):
+                if x > i:
+                    array = array.write(i, x * x)
+            total = tf.reduce_sum(array.stack())
+        return tape.gradient(total, x)
+
+    found = []
+    for function in (in_one_branch, in_either, until, of_other_shapes, at_one_place):
+        found += [function(tf.constant(n)) for n in (2, 1)]
+    found += in_a_tuple(tf.constant(2))
+    return [*found, slope(tf.constant(1.5)), slope(tf.constant(0.5))]
+
+
 def other_sizes(tf):
     @tf.function
     def assigned(x):
@@ -288,5 +360,6 @@ PROGRAMS = [
     python_values,
     stores,
     growing,
+    written_in_branches,
     other_sizes,
 ]

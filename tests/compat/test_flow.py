@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from drumline.compat import tf
-from tests.compat.flow_functions import PROGRAMS
+from tests.compat.flow_functions import PROGRAMS, written_in_branches
 
 EXPECTED = {
     "conditions": [0, 0, 50, 50],
@@ -40,6 +40,14 @@ def test_compiled_functions_give_what_eager_ones_give(program):
         assert found[0].numpy().tolist() == [[0, 0], [1, 2], [2, 4], [3, 6]]
         assert found[2].numpy().tolist() == found[3].numpy().tolist() == [0, 0, 4, 0, 16]
         np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_arrays_of_tensors_that_branches_write_stay_compiled():
+    # A function that ran as Python would warn, which is an error here.
+    found = [each.numpy().tolist() for each in written_in_branches(tf)]
+    assert found[0] == [0, 2, 0, 0, 0] and found[1] == [0, 0, 0, 0, 0]
+    assert found[4] == [2, 2, 0, 0] and found[6] == [2, 2, 2, 2, 2, 2]
+    assert found[8] == [0, 10, 2]
 
 
 def test_assertions_of_compiled_functions_raise_after_they_ran():

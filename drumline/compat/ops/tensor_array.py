@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from drumline.compat.values import dtypes
-from drumline.compat.values.boundary import GROWING, STARTED
+from drumline.compat.values.boundary import GROWING, Growing
 from drumline.compat.values.convert import convert, is_jax, is_traced, raw, stacked, static
 from drumline.compat.values.dtypes import DType
 from drumline.compat.values.errors import EndOfSequenceError, InvalidArgumentError
@@ -344,16 +344,54 @@ def _unflattened(about: Any, children: Sequence[Any]) -> TensorSequence:
 jax.tree_util.register_pytree_node(TensorSequence, _flattened, _unflattened)
 
 
-def _started(start: Any, after: Any) -> TensorSequence | None:
-    """The array before a traced loop, as one array of the shape that the loop writes."""
-    if type(start) is not TensorSequence or type(after) is not TensorSequence:
-        return None
-    if after._buffer is None or start._buffer is not None or len(start) != len(after):
-        return None
-    made = start._copy()
-    made._set_buffer(jax.ShapeDtypeStruct(after._buffer.shape[1:], after._buffer.dtype))
+def _started(start: TensorSequence, after: TensorSequence) -> TensorSequence | None:
+    """The array before a traced loop, with zeros in the places that a step writes."""
+    return _filled_like(start, after) if _alike(start, after) else None
+
+
+def _common(
+    one: TensorSequence, other: TensorSequence
+) -> Callable[[TensorSequence], TensorSequence] | None:
+    """What gives the arrays of two branches zeros in the places that the other one wrote."""
+
+    def give(array: TensorSequence) -> TensorSequence:
+        made = _filled_like(_filled_like(array, one), other)
+        written = next((item for item in made._items if item is not None), None)
+        if made._same_shape and written is not None:
+            # Each condition of an unrolled loop would give all of many arrays.
+            made._set_buffer(written)
+        return made
+
+    return give if _alike(one, other) else None
+
+
+def _alike(one: TensorSequence, other: TensorSequence) -> bool:
+    """Whether one structure can be made of both."""
+    return (
+        len(one) == len(other)
+        and all(getattr(one, name) == getattr(other, name) for name in _OPTIONS)
+        and one._shape.is_compatible_with(other._shape)
+    )
+
+
+def _filled_like(array: TensorSequence, like: TensorSequence) -> TensorSequence:
+    """The array with what `like` has of other tensors as zeros, and as one array if that is one.
+
+    Args:
+        array: with arrays, or with shapes and dtypes in their place.
+        like: as well.
+    """
+    made = array._copy()
+    made._shape = array._shape.merge_with(like._shape)
+    made._read = array._read & like._read
+    for whole in (array._buffer, like._buffer):
+        if whole is not None:
+            made._set_buffer(jax.ShapeDtypeStruct(whole.shape[1:], whole.dtype))
+            return made
+    for place, item in enumerate(like._items):
+        if made._items[place] is None and item is not None:
+            made._items[place] = jnp.zeros(item.shape, item.dtype)
     return made
 
 
-STARTED.append(_started)
-GROWING.append(TensorSequence)
+GROWING[TensorSequence] = Growing(_started, _common)

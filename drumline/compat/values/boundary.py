@@ -13,7 +13,7 @@ import functools
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -102,11 +102,21 @@ def unwrap(value: Any) -> Any:
     return map_structure(_unwrapped, value)
 
 
-STARTED: list[Callable[[Any, Any], Any]] = []
-"""What may make a value's structure that of a traced loop; see `TensorKind.started`."""
+class Growing(NamedTuple):
+    """How values are handled whose structure depends on what was written to them.
 
-GROWING: list[type] = []
-"""Classes whose values a branch or a step may leave longer than they were."""
+    Attributes:
+        started: gives what a name holds before a traced loop the structure that a step leaves, or
+            None if it cannot have it.
+        common: returns what gives either of two branches' values one structure, or None.
+    """
+
+    started: Callable[[Any, Any], Any]
+    common: Callable[[Any, Any], Callable[[Any], Any] | None]
+
+
+GROWING: dict[type, Growing] = {}
+"""Classes whose values a branch or a step may leave in another structure, or longer."""
 
 _MARK = "_drumline_of_arrays"
 
@@ -189,20 +199,56 @@ class _Tensors(TensorKind):
 
     def unlike(self, reason: str, one: Any, other: Any) -> Exception:
         """Whatever TensorFlow's conditions and loops take runs as Python: other sizes."""
-        grows = any(type(leaf) in GROWING for leaf in _grown_leaves((one, other)))
+        grows = any(map(_grows, jax.tree.leaves((one, other), is_leaf=_grows)))
         arrays = hasattr(one, "dtype") and hasattr(other, "dtype")
         if grows or (arrays and one.dtype == other.dtype):
             return ValueNeedsPython(reason)
         return TypeError(reason)
 
     def started(self, start: Any, after: Any) -> Any:
-        made = (of_kind(start, after) for of_kind in STARTED)
-        return next((each for each in made if each is not None), None)
+        pairs, treedef = _pairs(start, after)
+        made = [GROWING[type(a)].started(a, b) if _grows(a) else a for a, b in pairs]
+        alike = treedef is not None and all(each is not None for each in made)
+        return treedef.unflatten(made) if alike else None
+
+    def common(self, one: Any, other: Any) -> Callable[[Any], Any] | None:
+        functions: list[Callable[[Any], Any]] = []
+        pairs, treedef = _pairs(one, other)
+        for a, b in pairs:
+            function = GROWING[type(a)].common(a, b) if _grows(a) else _identity
+            if function is None:
+                return None
+            functions.append(function)
+
+        def give(value: Any) -> Any:
+            leaves = jax.tree.leaves(value, is_leaf=_grows)
+            made = [function(leaf) for function, leaf in zip(functions, leaves, strict=True)]
+            return treedef.unflatten(made)
+
+        return None if treedef is None else give
 
 
-def _grown_leaves(values: Any) -> list[Any]:
-    leaves: list[Any] = jax.tree.leaves(values, is_leaf=lambda node: type(node) in GROWING)
-    return leaves
+def _grows(value: Any) -> bool:
+    return type(value) in GROWING
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _pairs(one: Any, other: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """The leaves, side by side, of two trees that differ in what grows alone, and their structure.
+
+    Of others none, and None.
+    """
+    treedef: Any
+    leaves, treedef = jax.tree.flatten(one, is_leaf=_grows)
+    others, structure = jax.tree.flatten(other, is_leaf=_grows)
+    if treedef != structure:
+        return [], None
+    pairs = list(zip(leaves, others, strict=True))
+    same = all(type(a) is type(b) for a, b in pairs if _grows(a) or _grows(b))
+    return (pairs, treedef) if same else ([], None)
 
 
 _TENSORS = _Tensors()
