@@ -56,6 +56,10 @@ REMARKS = {
     "its result is used: remove the call, or mend the index",
     ("guide/jax2tf", 1): "jax2tf makes TensorFlow's functions of JAX's, and so needs TensorFlow: "
     "call the functions of JAX's, and save them by jax.export",
+    ("tutorials/distribute/parameter_server_training", 12): "the cell counts a variable's parts as "
+    "weights, and a variable in parts is one weight here: look at emb_layer.weights[0].variables",
+    ("tutorials/distribute/save_and_load", 11): "TensorFlow Hub is a package of its own, which "
+    "takes TensorFlow: use tf.keras.layers.TFSMLayer(path, call_endpoint='serving_default')",
     ("tutorials/generative/pix2pix", 45): "cell 42, which trains 40,000 steps, had been ended by "
     "the time limit: give it more time, by --seconds",
 }

@@ -169,6 +169,51 @@ def test_a_directory_of_programs_is_no_model_of_keras(tmp_path):
         tf.keras.models.load_model(tmp_path)
 
 
+def test_a_directory_of_model_save_is_loaded_as_programs(tmp_path):
+    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(2)])
+    model.compile("adam", "mse")
+    x = np.ones((4, 3), "float32")
+    model.fit(x, np.zeros((4, 2)), verbose=0)
+    path = tmp_path / "model"
+    model.save(path)
+    assert tf.saved_model.contains_saved_model(path)
+    loaded = tf.saved_model.load(path)
+    result = loaded.signatures["serving_default"](tf.constant(x))["output_0"]
+    np.testing.assert_allclose(result, model(x), rtol=1e-6)
+    layer = tf.keras.layers.TFSMLayer(path, call_endpoint="serving_default")
+    np.testing.assert_allclose(layer(x)["output_0"], model(x), rtol=1e-6)
+
+
+def test_the_last_model_that_was_saved_to_a_directory_is_loaded(tmp_path):
+    first, second = (
+        tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(units)])
+        for units in (2, 5)
+    )
+
+    def size():
+        signature = tf.saved_model.load(tmp_path).signatures["serving_default"]
+        return signature(tf.ones([1, 3]))["output_0"].shape[1]
+
+    tf.saved_model.save(first, tmp_path)
+    assert size() == 2
+    second.save(tmp_path)
+    assert size() == 5 and tf.keras.models.load_model(tmp_path).output_shape == (None, 5)
+    first.export(tmp_path, verbose=False)
+    assert size() == 2
+    with pytest.raises(ValueError, match=r"no model of Keras's"):
+        tf.keras.models.load_model(tmp_path)
+
+
+def test_the_classes_of_a_model_in_kerass_format_are_asked_for(tmp_path):
+    class Twice(tf.keras.layers.Layer):
+        def call(self, x):
+            return 2 * x
+
+    tf.keras.Sequential([tf.keras.Input((3,)), Twice()]).save(tmp_path / "model")
+    with pytest.raises(OSError, match=r"register.*tf\.saved_model\.save or Model\.export"):
+        tf.saved_model.load(tmp_path / "model")
+
+
 def test_a_layer_computes_what_was_exported(tmp_path):
     model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(2)])
     model.export(tmp_path / "a", verbose=False)

@@ -21,7 +21,7 @@ import pytest
 from tests.processes import gone
 from tests.tutorials import files
 from tests.tutorials.cells import file_with_imports, magic, without_magics
-from tests.tutorials.run import ROOT, failures_of, main, name_of, run_notebook
+from tests.tutorials.run import EXCEPTED, ROOT, failures_of, main, name_of, run_notebook
 
 
 def notebook(folder: Path, *cells: str) -> Path:
@@ -70,6 +70,18 @@ def test_a_failure_is_shown_with_what_to_do() -> None:
     assert first.endswith("cell 1, line ?: " + errors[1].splitlines()[0])
     assert second.endswith("is not defined (follows from cell 1)")
     assert "adjust_contrast, and here there is one" in third
+
+
+def test_cells_that_may_fail_say_what_to_do() -> None:
+    weights = {"cell": 12, "error": "AssertionError: ", "line": 1}
+    hub = {"cell": 11, "error": "ModuleNotFoundError: No module named 'tensorflow_hub'", "line": 1}
+    for name, cell, remedy in (
+        ("parameter_server_training", weights, "look at emb_layer.weights[0].variables"),
+        ("save_and_load", hub, "use tf.keras.layers.TFSMLayer(path, call_endpoint="),
+    ):
+        assert f"tutorials/distribute/{name}" in EXCEPTED
+        (line,) = failures_of({"notebook": f"tutorials/distribute/{name}", "cells": [cell]})
+        assert remedy in line
 
 
 def test_what_a_notebook_began_ends_with_it(tmp_path: Path) -> None:

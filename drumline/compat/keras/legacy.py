@@ -115,13 +115,15 @@ def with_any_path(save: Callable[..., Any]) -> Callable[..., Any]:
     ) -> None:
         path = os.fspath(filepath)
         given = os.path.splitext(path)[1]
+        directory = None
         if save_format not in (None, "tf", "h5", "keras"):
             raise ValueError(f"save_format must be 'tf', 'h5' or 'keras', not {save_format!r}")
         if save_format == "tf" or (given not in (".keras", ".h5", ".hdf5") and save_format is None):
             if os.path.exists(path) and not overwrite:
                 raise FileExistsError(f"{path} exists, and overwrite=False was passed")
             if not path.startswith("gs://"):
-                Path(path).mkdir(parents=True, exist_ok=True)
+                directory = Path(path)
+                directory.mkdir(parents=True, exist_ok=True)
             path = os.path.join(path, MODEL)
         elif save_format is not None and given not in (".keras", ".h5", ".hdf5"):
             path = f"{path}.{save_format}"
@@ -133,6 +135,10 @@ def with_any_path(save: Callable[..., Any]) -> Callable[..., Any]:
         for name in ("options", "save_traces"):
             options.pop(name, None)
         save(self, path, overwrite=overwrite, include_optimizer=include_optimizer, **options)
+        if directory is not None:
+            from drumline.compat.training.restored import FILE
+
+            (directory / FILE).unlink(missing_ok=True)  # of a model that was there before
 
     return saved
 

@@ -19,6 +19,11 @@ AREA = (
         "drumline.compat.training.restored",
         "saved_model.",
         "contains_saved_model load",
-        differences={"load": "reads what save and Model.export of this package wrote"},
+        differences={
+            "load": (
+                "reads what save and Model.export of this package wrote, and directories of "
+                "Model.save, whose classes must be known"
+            )
+        },
     ),
 )

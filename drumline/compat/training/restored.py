@@ -6,15 +6,18 @@ import dataclasses
 import inspect
 import json
 import operator
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from drumline import _safetensors
 from drumline._local_path import local_path
+from drumline.compat.keras.legacy import MODEL
 from drumline.compat.training.composites import (
     COMPOSITE_SPECS,
     SavedTypeSpec,
@@ -48,12 +51,15 @@ class DamagedModelError(OSError):
 
 
 def contains_saved_model(export_dir: Any) -> bool:
-    """Whether a directory has a model that `save` wrote, as ``tf.saved_model``'s."""
-    return (Path(local_path(export_dir, "contains_saved_model", "a model")) / FILE).is_file()
+    """Whether a directory has a model that `load` reads, as ``tf.saved_model``'s."""
+    directory = Path(local_path(export_dir, "contains_saved_model", "a model"))
+    return any((directory / name).is_file() for name in (FILE, MODEL))
 
 
 def load(export_dir: Any, tags: Any = None, options: Any = None) -> RestoredObject:
-    """Read what ``save`` or ``Model.export`` wrote, as ``tf.saved_model.load``.
+    """Read what ``save``, ``Model.export`` or ``Model.save`` wrote, as ``tf.saved_model.load``.
+
+    The last one wrote no programs: they are made here, and need the model's classes.
 
     Args:
         export_dir: the directory.
@@ -70,6 +76,8 @@ def load(export_dir: Any, tags: Any = None, options: Any = None) -> RestoredObje
     directory = Path(local_path(export_dir, "tf.saved_model.load", "a model"))
     file = directory / FILE
     if not file.is_file():
+        if (directory / MODEL).is_file():
+            return _of_keras(directory / MODEL)
         if any((directory / name).is_file() for name in _OF_TENSORFLOW):
             raise OSError(
                 f"{str(directory)!r} is a SavedModel of TensorFlow's, a graph of its operations, "
@@ -91,6 +99,23 @@ def load(export_dir: Any, tags: Any = None, options: Any = None) -> RestoredObje
             f"up to {VERSION}: load it with a newer drumline."
         )
     return _restored(saved.arrays, about)
+
+
+def _of_keras(file: Path) -> RestoredObject:
+    """What `load` gives of a model that was saved in Keras's format."""
+    from drumline.compat.training.saved_model import save
+
+    try:
+        model = keras.models.load_model(file, compile=False)
+    except TypeError as error:
+        raise OSError(
+            f"{str(file)!r} is a model in Keras's format, whose classes must be known here: import "
+            "and register them (tf.keras.utils.register_keras_serializable), or save the model by "
+            f"tf.saved_model.save or Model.export, which write programs. {error}"
+        ) from error
+    with tempfile.TemporaryDirectory(prefix="drumline-saved-model-") as programs:
+        save(model, programs)
+        return load(programs)
 
 
 def _restored(arrays: Mapping[str, Any], about: Mapping[str, Any]) -> RestoredObject:

@@ -22,6 +22,7 @@ import numpy as np
 from drumline import _safetensors
 from drumline._local_path import local_path
 from drumline._safetensors import ArrayLayout
+from drumline.compat.keras.legacy import MODEL
 from drumline.compat.training.composites import (
     COMPOSITE_SPECS,
     described_result,
@@ -441,6 +442,7 @@ class _SavedObjects:
             file.write(ArrayLayout(layout).header({_safetensors.CHECKSUMS: checksums}))
             for array in arrays.values():
                 file.write(_safetensors.bytes_of(array).data)
+        (directory / MODEL).unlink(missing_ok=True)  # of a model that was there before
 
     def _exported(self, name: str, trace: _Specialization, payloads: list[bytes]) -> dict[str, Any]:
         """Export a function for one kind of arguments; of unknown rank, for each that works."""
