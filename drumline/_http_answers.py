@@ -15,7 +15,7 @@ def read_whole(answer: http.client.HTTPResponse, most: int, closed_ends: bool = 
         answer: with its headers; nothing of its body was read.
         most: the largest number of bytes it may have.
         closed_ends: whether it may end where the connection does, without a word on its length:
-            then nobody can know whether that was its end.
+            whether that was its end is not known then.
 
     Raises:
         HTTPException: it was cut off, or is larger.

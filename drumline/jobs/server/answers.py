@@ -70,7 +70,7 @@ def refusal(error: Exception, tell: Callable[[StoreError], str] = str) -> HttpEr
 def answers(handler: Handler) -> Handler:
     """Have what is wrong with a request be answered, as ``{"error": sentence}``.
 
-    The `state.tell` of an application, if it has one, says of a request what is told of a database.
+    The `state.tell` of an application, if it has one, says what is answered of a database.
     """
 
     @functools.wraps(handler)

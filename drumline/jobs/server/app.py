@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
+import sys
 import threading
+import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -28,7 +31,6 @@ from drumline.jobs.server.identity import (
     TeamMembers,
     store_limits,
 )
-from drumline.jobs.server.trouble_log import TroubleLog
 from drumline.jobs.server.uploads import CodeUploads
 from drumline.jobs.server.workspace_routes import (
     Access,
@@ -45,6 +47,8 @@ from drumline.jobs.store.workspace import database_url, opened
 _SUPERVISOR_SECONDS = 2.0
 _SWEEP_SECONDS = 300.0
 _SESSION_SECONDS = 30 * 86400
+_AGAIN_SECONDS = 60.0
+_MOST_KNOWN = 1000
 _NEEDED: dict[Need, tuple[str, ...]] = {
     "read": ROLES,
     "write": ("member", "admin"),
@@ -54,6 +58,47 @@ _NEEDED: dict[Need, tuple[str, ...]] = {
 
 class ServerError(RuntimeError):
     """A server that cannot be started; the message says why."""
+
+
+class TroubleLog:
+    """What a server says on its standard error of what does not work: each trouble once.
+
+    Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waits: dict[str, str] = {}
+        self._failed: dict[tuple[str, str], float] = {}
+
+    @contextlib.contextmanager
+    def waiting(self, name: str) -> Iterator[None]:
+        """Try what is tried again later; say why it failed, and once more when it does not."""
+        trouble = ""
+        try:
+            yield
+        except Exception as error:  # as of a database that is away, or of a full disk
+            trouble = str(error) or type(error).__name__
+        with self._lock:
+            if trouble != self._waits.get(name, ""):
+                self._waits[name] = trouble
+                _say(f"{name} waits: {trouble}" if trouble else f"{name} continues")
+
+    def failed(self, name: str, text: str) -> None:
+        """Say why a request failed, unless it was said within the last minute."""
+        now = time.monotonic()
+        with self._lock:
+            last = self._failed.get((name, text))
+            if self._waits.get(name) == text or (last is not None and now - last < _AGAIN_SECONDS):
+                return
+            if len(self._failed) >= _MOST_KNOWN:
+                self._failed.clear()
+            self._failed[name, text] = now
+            _say(f"{name}: {text}")
+
+
+def _say(text: str) -> None:
+    print(time.strftime("%m-%d %H:%M:%S"), text, file=sys.stderr, flush=True)
 
 
 class TeamServer:
@@ -150,7 +195,7 @@ class TeamServer:
         self.identity.record(access.member, name, action, target, address_of(request))
 
     def tell(self, request: Request, error: StoreError) -> str:
-        """What whoever asks is told of an error of a database; the server's log has all of it."""
+        """What is answered of an error of a database; the server's log has all of it."""
         workspace = request.path_params.get("workspace")
         name = "the server" if workspace is None else _named(workspace)
         self._log.failed(name, str(error))

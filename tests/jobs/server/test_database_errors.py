@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from drumline.jobs.server import app, trouble_log
-from drumline.jobs.server.app import team_app
-from drumline.jobs.server.trouble_log import TroubleLog
+from drumline.jobs.server import app
+from drumline.jobs.server.app import TroubleLog, team_app
 from drumline.jobs.store.connection import StoreLostError, StoreUnavailable
 from drumline.jobs.store.workspace import DATABASE_FILE, opened, write_database_url
 from tests.jobs.launch.launching import wait_until
@@ -111,7 +110,7 @@ def test_a_request_that_fails_is_said_once_a_minute(
         log.failed("the server", "the disk is full")
         log.failed("the workspace 'vision'", "the disk is full")
     assert capfd.readouterr().err.count("the disk is full") == 2
-    monkeypatch.setattr(trouble_log, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(app, "_AGAIN_SECONDS", 0.0)
     log.failed("the server", "the disk is full")
     with log.waiting("the server"):
         raise OSError("the disk is full")
