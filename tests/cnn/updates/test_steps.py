@@ -280,6 +280,31 @@ def test_a_worker_of_parameter_servers_computes_on_its_devices(
         assert_close((losses, model.get_weights()), by_hand(delay=0))
 
 
+def test_workers_in_step_count_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has half of the rows: updates and what is reported are those of the whole batch."""
+    monkeypatch.setenv("DRUMLINE_CLUSTER_TOKEN", TOKEN)
+    half = ROWS // 2
+
+    def halves(context: Any) -> dl.data.Dataset:
+        part = slice(half * context.input_pipeline_id, half * (context.input_pipeline_id + 1))
+        rows, labels = zip(*((rows[part], labels[part]) for rows, labels in batches()), strict=True)
+        return dl.data.Dataset.from_tensor_slices((np.stack(rows), np.stack(labels)))
+
+    with in_process(workers=2, synchronous=True) as strategy:
+        with strategy.scope():
+            model = linear_model()
+            optimizer = keras.optimizers.SGD(RATE)
+        step = ServerStep(strategy, model, optimizer, LossOptions(half, DECAY), halves)
+        losses = [step.report(step(None))["total_loss"] for _ in range(STEPS - 1)]
+        weights = [np.asarray(w, np.float64) for w in model.get_weights()]
+        results = step(None, with_gradients=True)
+        losses.append(step.report(results)["total_loss"])
+        expected = slopes(weights, *batches()[-1])[1]
+        for found, gradient in zip(step.gradients(results), expected, strict=True):
+            np.testing.assert_allclose(found, gradient, rtol=1e-4, atol=2e-6)
+        assert_close((losses, model.get_weights()), by_hand(delay=0))
+
+
 def test_the_devices_of_a_worker_normalize_by_themselves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
