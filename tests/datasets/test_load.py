@@ -51,6 +51,15 @@ def test_the_split_structure_is_returned() -> None:
     assert isinstance(found["rest"], tuple)
 
 
+def test_batches_and_all_at_once() -> None:
+    rows = list(datasets.load("digits", split="test"))
+    batches = [len(each["label"]) for each in datasets.load("digits", split="test", batch_size=100)]
+    assert batches == [100, 100, 100, len(rows) - 300]
+    images, labels = datasets.load("digits", split="test", batch_size=-1, as_supervised=True)
+    np.testing.assert_array_equal(images, [each["image"] for each in rows])
+    np.testing.assert_array_equal(labels, [each["label"] for each in rows])
+
+
 def test_without_as_supervised_examples_are_dicts() -> None:
     dataset = datasets.load("digits", split="train[:10%]+test[-5:]")
     assert dataset.element_spec == {
@@ -116,6 +125,14 @@ def test_images_and_labels_must_belong_together(tmp_path: Path) -> None:
 def test_unknown_names_list_what_there_is() -> None:
     with pytest.raises(ValueError, match=r"'minst'. Did you mean 'mnist'\? There are: .*digits"):
         datasets.load("minst")
+
+
+def test_a_name_and_an_argument_that_say_different_things(tmp_path: Path) -> None:
+    for given in ({"config": "digits"}, {"version": "3.0.0"}):
+        with pytest.raises(ValueError, match=r"'emnist/letters:3\.1\.0' says the .* another"):
+            datasets.builder("emnist/letters:3.1.0", data_dir=tmp_path, **given)  # type: ignore[arg-type]
+    made = datasets.builder("emnist/letters", data_dir=tmp_path, config="letters", version="3.1.0")
+    assert made.info.full_name == "emnist/letters/3.1.0"
 
 
 def test_a_registered_builder_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

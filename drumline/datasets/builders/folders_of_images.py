@@ -12,7 +12,7 @@ from typing import IO, Any, ClassVar
 
 import numpy as np
 
-from drumline.datasets.builders.image_set import ImageSet, labels_file
+from drumline.datasets.builders.bases import ImageSet, OneFile, labels_file
 from drumline.datasets.builders.small_images import read_mat
 from drumline.datasets.features.media import ImageFeature
 from drumline.datasets.features.tensors import BBox, BBoxFeature, ClassLabel, TextFeature
@@ -24,7 +24,7 @@ from drumline.datasets.sources.resource import listed
 
 
 @register
-class TfFlowers(ImageSet):
+class TfFlowers(OneFile, ImageSet):
     """Photographs of flowers of five kinds."""
 
     name = "tf_flowers"
@@ -35,9 +35,6 @@ class TfFlowers(ImageSet):
     CITATION = "The TensorFlow Team: Flowers, 2019"
     RESOURCES = listed("tf_flowers")
 
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
-
     def _generate_examples(self, path: Path) -> Examples:
         for name, contents in iter_archive(path):
             if name.endswith(".jpg"):
@@ -47,7 +44,7 @@ class TfFlowers(ImageSet):
 
 
 @register
-class CatsVsDogs(ImageSet):
+class CatsVsDogs(OneFile, ImageSet):
     """Photographs of cats and dogs."""
 
     name = "cats_vs_dogs"
@@ -62,9 +59,6 @@ class CatsVsDogs(ImageSet):
     )
     NOTES = ("Pictures are the files of the archive, which TFDS encodes again.",)
     RESOURCES = listed("cats_vs_dogs")
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         for name, contents in iter_archive(path):
@@ -116,7 +110,7 @@ class RockPaperScissors(_ZipsOfFolders):
 
 
 @register
-class Malaria(ImageSet):
+class Malaria(OneFile, ImageSet):
     """Cells in smears of blood, parasitized and not."""
 
     name = "malaria"
@@ -130,9 +124,6 @@ class Malaria(ImageSet):
     )
     RESOURCES = listed("malaria")
 
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
-
     def _generate_examples(self, path: Path) -> Examples:
         for name, contents in iter_archive(path):
             found = re.fullmatch(r"cell_images/(Parasitized|Uninfected)/([^/]+\.png)", name)
@@ -142,7 +133,7 @@ class Malaria(ImageSet):
 
 
 @register
-class Eurosat(ImageSet):
+class Eurosat(OneFile, ImageSet):
     """Land use in pictures of the satellite Sentinel-2, its visible channels."""
 
     name = "eurosat"
@@ -171,9 +162,6 @@ class Eurosat(ImageSet):
         BuilderConfig("rgb", description="Sentinel-2 RGB channels"),
     )
     RESOURCES = listed("eurosat")
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["rgb"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         for name, contents in iter_archive(path):
@@ -247,7 +235,7 @@ class Dtd(ImageSet):
 
 
 @register
-class Lfw(ImageSet):
+class Lfw(OneFile, ImageSet):
     """Labeled Faces in the Wild: faces of people whose names are known, 250 x 250 pixels."""
 
     name = "lfw"
@@ -264,9 +252,6 @@ class Lfw(ImageSet):
 
     def _features(self) -> Mapping[str, Any]:
         return {"label": TextFeature(), "image": ImageFeature(self.SHAPE)}
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         for name, contents in iter_archive(path):

@@ -19,6 +19,7 @@ from drumline._backend import keras_home
 from drumline._extras import import_extra
 from drumline.data import RaggedArray
 from drumline.datasets.builder import DatasetBuilder, Preparation
+from drumline.datasets.builders.bases import OneFile
 from drumline.datasets.features.containers import SequenceFeature
 from drumline.datasets.features.media import ImageFeature
 from drumline.datasets.features.tensors import ClassLabel, TensorFeature
@@ -204,7 +205,7 @@ def _configs() -> Iterator[MovielensConfig]:
 
 
 @register
-class Movielens(GeneratorBasedBuilder):
+class Movielens(OneFile):
     """How people of the website MovieLens rated movies."""
 
     name = "movielens"
@@ -215,9 +216,6 @@ class Movielens(GeneratorBasedBuilder):
         "Transactions on Interactive Intelligent Systems 5(4), 2015"
     )
     BUILDER_CONFIGS: ClassVar[Sequence[MovielensConfig]] = tuple(_configs())
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.resources["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         config = cast(MovielensConfig, self.builder_config)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from drumline.datasets.builders.image_set import ImageSet, labels_file
+from drumline.datasets.builders.bases import ImageSet, labels_file
 from drumline.datasets.features.containers import SequenceFeature, VideoFeature
 from drumline.datasets.features.media import ImageFeature
 from drumline.datasets.features.tensors import BBox, BBoxFeature, ClassLabel, TextFeature

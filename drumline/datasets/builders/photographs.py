@@ -16,7 +16,7 @@ from typing import IO, Any, ClassVar, cast
 import numpy as np
 
 from drumline import image
-from drumline.datasets.builders.image_set import ImageSet, labels_file
+from drumline.datasets.builders.bases import ImageSet, labels_file
 from drumline.datasets.builders.small_images import read_mat
 from drumline.datasets.features.containers import FeaturesDict, SequenceFeature
 from drumline.datasets.features.media import ImageFeature
@@ -81,8 +81,8 @@ class Imagenet2012(ImageSet):
 
     def _generate_examples(self, split: str, path: Path) -> Examples:
         if split == "train":
-            for label, members in _classes_in(path):
-                yield from _photographs(members, label)
+            for synset, members in _classes_in(path):
+                yield from _photographs(members, synset)
         else:
             labels = _validation_labels() if split == "validation" else {}
             for name, contents in _files_of(path):

@@ -14,14 +14,14 @@ import numpy as np
 
 from drumline._extras import import_extra
 from drumline.datasets.builder import DatasetBuilder
-from drumline.datasets.builders.image_set import ImageSet
+from drumline.datasets.builders.bases import ImageSet, OneFile
 from drumline.datasets.builders.mnist_files import MnistFiles
 from drumline.datasets.features import Image
 from drumline.datasets.features.containers import VideoFeature
 from drumline.datasets.features.tensors import ClassLabel, TextFeature
 from drumline.datasets.info import DatasetInfo, Splits
 from drumline.datasets.prepared.directories import DatasetName
-from drumline.datasets.prepared.generator import BuilderConfig, Examples, GeneratorBasedBuilder
+from drumline.datasets.prepared.generator import BuilderConfig, Examples
 from drumline.datasets.registry import register
 from drumline.datasets.sources.archives import ArchiveError, iter_archive
 from drumline.datasets.sources.idx import parse_idx
@@ -165,7 +165,7 @@ class Kmnist(_IdxSet):
 
 
 @register
-class MovingMnist(GeneratorBasedBuilder):
+class MovingMnist(OneFile):
     """Videos of two digits that move: 20 frames of 64 x 64 pixels of gray."""
 
     name = "moving_mnist"
@@ -182,9 +182,6 @@ class MovingMnist(GeneratorBasedBuilder):
             ),
             splits={"test": 10_000},
         )
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"test": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         frames = np.load(path, "r", allow_pickle=False)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from drumline.datasets.builders.bases import OneFile
 from drumline.datasets.features.media import AudioFeature
 from drumline.datasets.features.sound_files import SoundError, decode_sound
 from drumline.datasets.features.tensors import ClassLabel, ScalarFeature, TensorFeature, TextFeature
@@ -161,7 +162,7 @@ class Librispeech(GeneratorBasedBuilder):
 
 
 @register
-class Ljspeech(GeneratorBasedBuilder):
+class Ljspeech(OneFile):
     """A day of passages from books, read by one speaker."""
 
     name = "ljspeech"
@@ -178,9 +179,6 @@ class Ljspeech(GeneratorBasedBuilder):
     CITATION = "K. Ito, L. Johnson: The LJ Speech Dataset, 2017"
     LICENSE = "public domain"
     RESOURCES = listed("ljspeech")
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         with member_of(path, "LJSpeech-1.1/metadata.csv") as file:
@@ -199,7 +197,7 @@ _GENRES = "blues classical country disco hiphop jazz metal pop reggae rock"
 
 
 @register
-class Gtzan(GeneratorBasedBuilder):
+class Gtzan(OneFile):
     """Half a minute each of a thousand pieces of music, of ten genres."""
 
     name = "gtzan"
@@ -217,9 +215,6 @@ class Gtzan(GeneratorBasedBuilder):
         "ISMIR 2001"
     )
     RESOURCES = listed("gtzan")
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         for name, contents in iter_archive(path):

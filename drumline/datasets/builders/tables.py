@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from drumline.datasets.builders.bases import OneFile
 from drumline.datasets.features.tensors import ClassLabel, TensorFeature, TextFeature
 from drumline.datasets.info import DatasetInfo
 from drumline.datasets.prepared.generator import BuilderConfig, Examples, GeneratorBasedBuilder
@@ -21,7 +22,7 @@ from drumline.datasets.sources.resource import listed
 
 
 @register
-class Iris(GeneratorBasedBuilder):
+class Iris(OneFile):
     """Lengths and widths of the sepals and petals of three kinds of iris."""
 
     name = "iris"
@@ -41,9 +42,6 @@ class Iris(GeneratorBasedBuilder):
             license="CC BY 4.0",
             splits={"train": 150},
         )
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         for name, contents in iter_archive(path):
@@ -87,7 +85,7 @@ _TITANIC: dict[str, tuple[Any, Callable[[str], Any]]] = {
 
 
 @register
-class Titanic(GeneratorBasedBuilder):
+class Titanic(OneFile):
     """The passengers of the Titanic, and who survived."""
 
     name = "titanic"
@@ -107,9 +105,6 @@ class Titanic(GeneratorBasedBuilder):
             citation="F. E. Harrell Jr., T. Cason: Titanic, OpenML 40945, 2017",
             splits={"train": 1_309},
         )
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         with path.open(newline="") as file:
@@ -312,7 +307,7 @@ _FIRES: dict[str, Any] = {
 
 
 @register
-class ForestFires(GeneratorBasedBuilder):
+class ForestFires(OneFile):
     """Burned areas of fires in a Portuguese park, and the weather."""
 
     name = "forest_fires"
@@ -333,9 +328,6 @@ class ForestFires(GeneratorBasedBuilder):
             splits={"train": 517},
         )
 
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
-
     def _generate_examples(self, path: Path) -> Examples:
         with path.open(newline="") as file:
             for i, row in enumerate(csv.DictReader(file)):
@@ -347,7 +339,7 @@ class ForestFires(GeneratorBasedBuilder):
 
 
 @register
-class GermanCreditNumeric(GeneratorBasedBuilder):
+class GermanCreditNumeric(OneFile):
     """People who took a credit, as 24 numbers, and whether they were a good risk."""
 
     name = "german_credit_numeric"
@@ -366,9 +358,6 @@ class GermanCreditNumeric(GeneratorBasedBuilder):
             license="CC BY 4.0",
             splits={"train": 1_000},
         )
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         for i, row in enumerate(line for line in path.read_text().split("\n") if line):
@@ -389,7 +378,7 @@ _HIGGS = _words(
 
 
 @register
-class Higgs(GeneratorBasedBuilder):
+class Higgs(OneFile):
     """Simulated collisions of particles: whether they made a Higgs boson."""
 
     name = "higgs"
@@ -406,9 +395,6 @@ class Higgs(GeneratorBasedBuilder):
     LICENSE = "CC BY 4.0"
     RESOURCES = listed("higgs")
 
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
-
     def _generate_examples(self, path: Path) -> Examples:
         with opened(path) as file:
             for i, row in enumerate(csv.reader(io.TextIOWrapper(file, "utf-8"))):
@@ -419,7 +405,7 @@ _HOUSING = _words("MedInc HouseAge AveRooms AveBedrms Population AveOccup Latitu
 
 
 @register
-class CaliforniaHousing(GeneratorBasedBuilder):
+class CaliforniaHousing(OneFile):
     """Districts of California in 1990, and the median value of a house in 100,000 dollars."""
 
     name = "california_housing"
@@ -439,9 +425,6 @@ class CaliforniaHousing(GeneratorBasedBuilder):
         "fetch_california_housing.",
     )
     RESOURCES = listed("california_housing")
-
-    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
-        return {"train": self._generate_examples(dl_manager.download(self.RESOURCES["all"]))}
 
     def _generate_examples(self, path: Path) -> Examples:
         with member_of(path, "CaliforniaHousing/cal_housing.data") as file:

@@ -380,8 +380,6 @@ def _write(contents: IO[bytes], target: Path) -> None:
 def _copy_links(path: Path, place: Path, links: list[tarfile.TarInfo]) -> None:
     for link in links:
         base = "" if link.islnk() else posixpath.dirname(link.name)
-        if link.linkname.startswith("/"):
-            safe_name(link.linkname, path)
         source = place / safe_name(posixpath.join(base, link.linkname), path)
         target = place / safe_name(link.name, path)
         if source.is_file() and stat.S_ISREG(source.lstat().st_mode):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from drumline.datasets.builders.image_set import labels_file
+from drumline.datasets.builders.bases import labels_file
 from tests.datasets.builders.archives import Fabricated, jpeg, pixels, png, resources, tar, zipped
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from drumline import datasets
-from drumline.datasets.builders.image_set import labels_file
+from drumline.datasets.builders.bases import labels_file
 from drumline.datasets.registry import builder_class
 from tests.datasets.builders.archives import prepared
 from tests.datasets.builders.declared import DECLARED, digest_of

@@ -39,6 +39,18 @@ def test_a_name_and_a_directory_lead_to_the_files(tmp_path: Path) -> None:
     assert "numbers/1.0.0" in str(made.info) and "ClassLabel, 2 classes" in str(made.info)
 
 
+def test_what_tfds_has_prepared_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DRUMLINE_DATA_DIR", str(tmp_path / "own"))
+    monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
+    with pytest.raises(ValueError, match="Unknown dataset 'numbers'"):
+        datasets.load("numbers", split="train")
+    for count, root in ((1, "home/tensorflow_datasets"), (2, "theirs"), (3, "own")):
+        write(tmp_path / root, {"train": [count]})
+        monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "theirs"))
+        assert len(datasets.load("numbers", split="train")) == count
+
+
 def test_files_of_another_file_system(tmp_path: Path) -> None:
     import fsspec
 

@@ -86,6 +86,15 @@ def test_a_disk_that_is_full_when_a_file_is_synced(
     assert left(tmp_path / "squares") == []
 
 
+def test_the_bytes_of_records_are_counted(tmp_path: Path) -> None:
+    """Without what a file adds to each, as TFDS counts them: the number of files depends on it."""
+    made = Squares(data_dir=tmp_path)
+    made.download_and_prepare(num_shards=3)
+    split = made.info.splits["train"]
+    files = [(Path(made.info.data_dir) / name).stat().st_size for name in split.filenames]
+    assert split.num_bytes == sum(files) - 16 * split.num_examples > 0
+
+
 def test_records_on_disk_come_in_the_same_order(tmp_path: Path) -> None:
     kept, spilled = (OrderedRecords("s", False, tmp_path, held) for held in (1 << 30, 50))
     for records in (kept, spilled):
@@ -334,6 +343,8 @@ def test_configurations(tmp_path: Path) -> None:
         from drumline.datasets import registry
 
         registry._registered.pop("powers")
+    # What reads the files without the class takes the same configuration where none is named.
+    assert sorted(values(datasets.load("powers", split="train", data_dir=tmp_path))) == [0, 1, 4, 9]
 
 
 @pytest.mark.parametrize("form", ["tfrecord", "parquet"])

@@ -91,6 +91,16 @@ def test_names_that_lead_outside_are_refused(tmp_path: Path, make: object, name:
     assert not (tmp_path / "evil").exists() and not (tmp_path / "in" / "evil").exists()
 
 
+def test_an_encrypted_file_is_named(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "x.zip", files={"secret": b"1"})
+    content = bytearray(path.read_bytes())
+    for record, flags in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        content[content.index(record) + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(ArchiveError, match=r"x\.zip: its member 'secret' is encrypted"):
+        list(iter_archive(path))
+
+
 def test_links_are_followed_inside_only(tmp_path: Path) -> None:
     def linked(target: str) -> Path:
         path = tmp_path / "x.tar"

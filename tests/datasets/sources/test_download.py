@@ -203,6 +203,44 @@ def test_a_busy_server_is_asked_again(server: Server, tmp_path: Path) -> None:
     assert get(server.url + "/a", tmp_path / "a") == CONTENT
 
 
+def test_a_server_says_how_long_to_wait(server: Server, tmp_path: Path) -> None:
+    waits: list[float | None] = []
+
+    class Clock(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(timeout)
+            return False
+
+    later = {1: "7", 2: "Thu, 01 Jan 2099 00:00:00 GMT", 3: "soon"}
+
+    def answer(handler: Any, count: int) -> None:
+        if count not in later:
+            send(handler)
+            return
+        handler.send_response(429)
+        handler.send_header("Retry-After", later[count])
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    server.answers["/a"] = answer
+    wanted = Resource(server.url + "/a")
+    fetch(wanted, tmp_path / "a", ProgressBars(), first_wait=1.0, stopped=Clock())
+    assert waits == [7.0, 30.0, 4.0]  # at most 30 seconds; then its own, doubled each time
+
+
+def test_files_are_on_their_way_at_once(server: Server, tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def answer(handler: Any, count: int) -> None:
+        together.wait(120)
+        send(handler)
+
+    urls = [f"{server.url}/{name}" for name in "abcd"]
+    server.answers.update({f"/{name}": answer for name in "abcd"})
+    paths = DownloadManager(tmp_path, tmp_path / "manual", "test").download(urls)
+    assert [path.read_bytes() == CONTENT for path in paths] == [True] * 4
+
+
 def test_redirects_are_followed(server: Server, tmp_path: Path) -> None:
     def redirect(handler: Any, count: int) -> None:
         handler.send_response(302)

@@ -1,4 +1,4 @@
-"""`ImageSet`: what datasets of labelled pictures have in common."""
+"""What several datasets have in common: `ImageSet`, `OneFile`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from drumline.datasets.features.media import ImageFeature
 from drumline.datasets.features.tensors import ClassLabel
 from drumline.datasets.info import SupervisedKeys
-from drumline.datasets.prepared.generator import GeneratorBasedBuilder
+from drumline.datasets.prepared.generator import Examples, GeneratorBasedBuilder
+from drumline.datasets.sources.manager import DownloadManager
 
 
 def labels_file(name: str) -> Path:
@@ -46,3 +47,15 @@ class ImageSet(GeneratorBasedBuilder):
     def _features(self) -> Mapping[str, Any]:
         image = ImageFeature(self.SHAPE, encoding_format=self.ENCODING)
         return {"image": image, "label": self._label(), **self._more()}
+
+
+class OneFile(GeneratorBasedBuilder):
+    """What is made of one file that is downloaded, and is one split, whose name `SPLITS` says."""
+
+    def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
+        (resource,), (split,) = self.resources.values(), self.info.splits
+        return {split: self._generate_examples(dl_manager.download(resource))}
+
+    def _generate_examples(self, path: Path) -> Examples:
+        """Yield the examples in the file."""
+        raise NotImplementedError(f"{type(self).__name__} has no _generate_examples")
