@@ -1,6 +1,7 @@
 """The guide's commands, letter for letter: each prints its header, and trains with few rows.
 
 GPUs are logical CPU devices, and the two hosts are network namespaces with the guide's addresses.
+The thorough ones take as much memory as eight devices have copies: VGG16's 16 to 18 GB.
 """
 
 from __future__ import annotations
