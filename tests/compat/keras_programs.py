@@ -187,10 +187,111 @@ def looked_up(tf):
     return found
 
 
+class Attention:
+    """A model that attends to words, with the masks of their padding, and how it is trained."""
+
+    def __init__(self, tf):
+        keras = tf.keras
+
+        class Model(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.embedding = keras.layers.Embedding(9, 8, mask_zero=True)
+                # Biases of keys have no derivatives but rounding's, which Adam makes steps of.
+                self.attention = keras.layers.MultiHeadAttention(2, 4, use_bias=False)
+                self.norm = keras.layers.LayerNormalization()
+                self.last = keras.layers.Dense(9)
+
+            def call(self, words):
+                x = self.embedding(words) * tf.math.sqrt(8.0)
+                x = self.norm(x + self.attention(x, x, use_causal_mask=True))
+                return self.last(x)
+
+        self.tf = tf
+        self.model = Model()
+        draws = np.random.default_rng(5)
+        words = draws.integers(1, 9, (12, 7))
+        words[words.cumsum(1) > 25] = 0
+        self.words = tf.constant(words)
+        self.model(self.words)
+        shapes = [each.shape for each in self.model.get_weights()]
+        self.model.set_weights(
+            [
+                draws.normal(size=shape) * 0.3 if len(shape) > 1 else np.full(shape, 0.5)
+                for shape in shapes
+            ]
+        )
+
+    def train(self):
+        """Losses of Adam's steps, and the weights after them."""
+        tf, model = self.tf, self.model
+        optimizer = tf.keras.optimizers.Adam(0.01, beta_2=0.98, epsilon=1e-9)
+        loss_of = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+        @tf.function
+        def step(words):
+            given, wanted = words[:, :-1], words[:, 1:]
+            with tf.GradientTape() as tape:
+                counted = tf.cast(wanted != 0, tf.float32)
+                losses = loss_of(wanted, model(given, training=True)) * counted
+                loss = tf.reduce_sum(losses) / tf.reduce_sum(counted)
+            found = tape.gradient(loss, model.trainable_variables)
+            # Of TensorFlow's sparse gradients, Keras adds the squares of a row's parts.
+            dense = [tf.convert_to_tensor(each) for each in found]
+            optimizer.apply_gradients(zip(dense, model.trainable_variables, strict=True))
+            return loss
+
+        losses = [step(self.words).numpy() for _ in range(8)]
+        return [*losses, *map(np.asarray, model.get_weights())]
+
+
+def masks(tf):
+    """What is seen and done of masks that Keras attaches to tensors."""
+    keras = tf.keras
+
+    class Dropped(keras.Model):
+        def __init__(self, drops):
+            super().__init__()
+            self.drops = drops
+            self.embedding = keras.layers.Embedding(
+                3, 2, mask_zero=True, embeddings_initializer="ones"
+            )
+
+        def call(self, words):
+            found = self.embedding(tf.identity(words))
+            if self.drops:
+                del found._keras_mask
+            return found
+
+    words, wanted = (
+        tf.constant([[1, 2, 0], [1, 0, 0]]),
+        tf.constant(np.arange(12.0).reshape(2, 3, 2)),
+    )
+    results = []
+    for drops in (False, True):
+        model = Dropped(drops)
+        model.compile(loss="mse")
+        results.append(tf.constant(model.evaluate(words, wanted, verbose=0)))
+    found = Dropped(False)(words)
+    results.append(found._keras_mask)
+    results.append(keras.layers.GlobalAveragePooling1D()(found * found))
+    doubled = found * tf.constant([[[1.0], [2.0], [3.0]]])
+    doubled._keras_mask = tf.constant([[True, False, True], [False, True, True]])
+    results.append(keras.layers.GlobalAveragePooling1D()(doubled))
+    results.append(
+        tf.constant([hasattr(each, "_keras_mask") for each in (found, found + 1, doubled)])
+    )
+    del found._keras_mask
+    results.append(tf.constant(hasattr(found, "_keras_mask")))
+    return results
+
+
 def compared(tf):
     """For each program what it gives, as numpy's arrays and numbers."""
     found = {make.__name__: results(make, tf) for make in (own_classes, own_step, below)}
     found["looked_up"] = [each.numpy() for each in looked_up(tf)]
+    found["masks"] = [each.numpy() for each in masks(tf)]
+    found["attention"] = Attention(tf).train()
     return found
 
 

@@ -42,3 +42,16 @@ def test_lookups_are_those_of_tensorflow(expected):
     for index, (found, theirs) in enumerate(zip(ours, expected["looked_up"], strict=True)):
         assert np.asarray(found).dtype == np.asarray(theirs).dtype, index
         np.testing.assert_allclose(found, theirs, rtol=1e-6, err_msg=str(index))
+
+
+def test_masks_are_those_of_tensorflow(expected):
+    for index, (found, theirs) in enumerate(
+        zip(keras_programs.masks(tf), expected["masks"], strict=True)
+    ):
+        np.testing.assert_allclose(found, theirs, rtol=1e-6, err_msg=str(index))
+
+
+def test_attention_is_trained_as_with_tensorflow(expected):
+    found = keras_programs.Attention(tf).train()
+    for index, (mine, theirs) in enumerate(zip(found, expected["attention"], strict=True)):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-4, atol=2e-5, err_msg=str(index))

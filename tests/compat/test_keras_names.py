@@ -210,3 +210,16 @@ def test_a_layer_that_needs_a_value_for_a_shape_is_refused() -> None:
 
     with pytest.raises(Exception, match="needs the value of a tensor for a shape"):
         ByValue()(tf.keras.Input((3,)))
+
+
+def test_tensors_have_the_masks_of_layers() -> None:
+    found = keras.layers.Embedding(3, 2, mask_zero=True)(tf.constant([[1, 2, 0]]))
+    assert found._keras_mask.numpy().tolist() == [[True, True, False]]
+    assert not hasattr(found + 1, "_keras_mask")
+    mean = keras.layers.GlobalAveragePooling1D()
+    np.testing.assert_allclose(mean(found), found[:, :2].numpy().mean(1), rtol=1e-6)
+    del found._keras_mask
+    assert not hasattr(found, "_keras_mask")
+    np.testing.assert_allclose(mean(found), found.numpy().mean(1), rtol=1e-6)
+    found._keras_mask = tf.constant([[False, False, True]])
+    np.testing.assert_allclose(mean(found), found[:, 2].numpy(), rtol=1e-6)

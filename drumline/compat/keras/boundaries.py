@@ -75,6 +75,7 @@ def install() -> None:
             _replace(layer, "adapt", _unwrapped_arguments)
     _install_optimizers()
     _install_old_spellings()
+    Tensor._keras_mask = property(_mask, _set_mask, _delete_mask)  # type: ignore[attr-defined]
     _wrap_subclasses(keras.Layer, ("call", "compute_loss", "compute_metrics"))
     _wrap_subclasses(keras.losses.Loss, ("call",))
     _wrap_subclasses(keras.Metric, ("update_state", "result"))
@@ -88,6 +89,23 @@ def install() -> None:
     _wrap_subclasses(internals.BaseOptimizer, ("update_step",))
     _replace(internals.backend, "compute_output_spec", _with_sizes_as_numbers)
     _install_users_functions()
+
+
+def _mask(tensor: Tensor) -> Any:
+    """The mask that Keras has of a tensor's array, by the attribute that TensorFlow's have."""
+    mask = internals.get_keras_mask(tensor._value)
+    if mask is None:
+        raise AttributeError("the tensor has no _keras_mask")
+    return wrap(mask)
+
+
+def _set_mask(tensor: Tensor, mask: Any) -> None:
+    internals.set_keras_mask(tensor._value, unwrap(mask))
+
+
+def _delete_mask(tensor: Tensor) -> None:
+    _mask(tensor)
+    internals.set_keras_mask(tensor._value, None)
 
 
 def _install_users_functions() -> None:
