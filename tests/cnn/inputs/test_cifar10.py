@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pickle
 import struct
@@ -184,14 +185,17 @@ def test_distorted_images_are_windows_of_padded_ones(folder: Path) -> None:
     plain = np.concatenate([pixels(seed) for seed in range(5)]).reshape(-1, 3, 32, 32)
     padded = np.pad(plain.transpose(0, 2, 3, 1), ((0, 0), (4, 4), (4, 4), (0, 0)))
     back = np.rint((images + 1) * 127.5).astype(np.uint8)
-    found = []
-    for image in back:
-        for flip in (False, True):
-            straight = image[:, ::-1] if flip else image
-            for top in range(9):
-                for left in range(9):
-                    same = (padded[:, top : top + 32, left : left + 32] == straight).all((1, 2, 3))
-                    found += [(int(k), top, left, flip) for k in np.flatnonzero(same)]
+    windows: dict[bytes, list[tuple[int, int, int]]] = {}
+    for k, image in enumerate(padded):
+        for top, left in itertools.product(range(9), range(9)):
+            window = image[top : top + 32, left : left + 32].tobytes()
+            windows.setdefault(window, []).append((k, top, left))
+    found = [
+        (*place, flip)
+        for image in back
+        for flip in (False, True)
+        for place in windows.get((image[:, ::-1] if flip else image).tobytes(), [])
+    ]
     rows, tops, lefts, flips = zip(*found, strict=True)
     assert sorted(rows) == list(range(100))
     assert len(set(tops)) == len(set(lefts)) == 9 and 30 < sum(flips) < 70
