@@ -86,7 +86,7 @@ COMPILED = {"loss": "mse", "metrics": ["mae"]}
     ("cls", "options"),
     [(OwnLoss, {}), (Compiled, COMPILED), (Computed, COMPILED), (Twice, COMPILED)],
 )
-@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("eagerly", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_users_step_trains_and_reports_as_keras_does(cls, options, eagerly):
     _, plain = fitted(keras.Model, **COMPILED)
     _, history = fitted(cls, run_eagerly=eagerly, **options)

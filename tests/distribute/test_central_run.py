@@ -112,7 +112,7 @@ def require_tables_at_home() -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("sizes", [(12, 18, 12, 13), (13, 12)], ids=["even", "uneven first"])
-@pytest.mark.parametrize("replicas", [3, 1])
+@pytest.mark.parametrize("replicas", [3, pytest.param(1, marks=pytest.mark.thorough)])
 def test_steps_equal_those_of_mirrored_variables(replicas: int, sizes: tuple[int, ...]) -> None:
     central = Loop(CentralStorageStrategy(_compute(replicas), HOME))
     found = central.train(*sizes)
@@ -319,7 +319,15 @@ def _loop_over_what_it_sees(loop: Loop, batches: Any) -> list[Any]:
     return [epoch(), epoch()]
 
 
-@pytest.mark.parametrize("form", [_function, _defined_inside, _loop, _loop_over_what_it_sees])
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(_function, marks=pytest.mark.thorough),
+        _defined_inside,
+        pytest.param(_loop, marks=pytest.mark.thorough),
+        _loop_over_what_it_sees,
+    ],
+)
 def test_steps_in_a_function_update_at_home(
     form: Any, caplog: pytest.LogCaptureFixture, require_tables_at_home: Callable[[], None]
 ) -> None:
