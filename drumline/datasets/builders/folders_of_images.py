@@ -178,7 +178,7 @@ class Food101(ImageSet):
 
     name = "food101"
     VERSION = "2.0.0"
-    LABELS = 101
+    LABELS = labels_file("food101")
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 75_750, "validation": 25_250}
     HOMEPAGE = "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/"
     CITATION = (
@@ -193,7 +193,6 @@ class Food101(ImageSet):
             split: json.loads((folder / "meta" / f"{file}.json").read_text())
             for split, file in (("train", "train"), ("validation", "test"))
         }
-        self.info.features["label"].set_names(sorted(lists["train"]))
         return {split: self._generate_examples(folder, each) for split, each in lists.items()}
 
     def _generate_examples(self, folder: Path, files: Mapping[str, list[str]]) -> Examples:
@@ -208,7 +207,7 @@ class Dtd(ImageSet):
 
     name = "dtd"
     VERSION = "3.0.1"
-    LABELS = 47
+    LABELS = labels_file("dtd")
     MORE: ClassVar[Mapping[str, Any]] = {"file_name": TextFeature()}
     SPLITS: ClassVar[Mapping[str, int]] = {"train": 1_880, "test": 1_880, "validation": 1_880}
     HOMEPAGE = "https://www.robots.ox.ac.uk/~vgg/data/dtd/index.html"
@@ -220,8 +219,6 @@ class Dtd(ImageSet):
 
     def _split_generators(self, dl_manager: DownloadManager) -> Mapping[str, Examples]:
         folder = dl_manager.download_and_extract(self.RESOURCES["all"]) / "dtd"
-        names = sorted(path.name for path in (folder / "images").iterdir() if path.is_dir())
-        self.info.features["label"].set_names(names)
         return {
             split: self._generate_examples(folder, file)
             for split, file in (("train", "train1"), ("test", "test1"), ("validation", "val1"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from tests.datasets.builders.archives import (
     zipped,
 )
 from tests.datasets.builders.fabricated_corpora import CORPORA
-from tests.datasets.builders.fabricated_photographs import PHOTOGRAPHS
+from tests.datasets.builders.fabricated_photographs import PHOTOGRAPHS, named
 from tests.datasets.builders.fabricated_sounds import SOUNDS
 from tests.datasets.builders.fabricated_tables import TABLES
 from tests.datasets.builders.fabricated_texts import TEXTS
@@ -189,14 +189,14 @@ def eurosat() -> Fabricated:
     return Fabricated({resources("eurosat")["rgb"].url: zipped(files)}, {"train": rows})
 
 
-def food101(known: Sequence[str] = ()) -> Fabricated:
-    # 101 classes, of which three have pictures.
-    names = list(known) or [f"dish_{i:03d}" for i in range(101)]
+def food101() -> Fabricated:
+    # 101 classes, of which four have pictures.
+    names = named("food101")
     files, examples, number = {}, {}, 0
     for split, list_name in (("train", "train"), ("validation", "test")):
         lists: dict[str, list[str]] = {name: [] for name in names}
         rows = []
-        for label in (0, 50, 100):
+        for label in (0, 16, 17, 100):
             content, picture = jpeg(number)
             lists[names[label]].append(f"{names[label]}/{number}")
             files[f"food-101/images/{names[label]}/{number}.jpg"] = content
@@ -207,8 +207,8 @@ def food101(known: Sequence[str] = ()) -> Fabricated:
     return Fabricated({resources("food101")["all"].url: tar(files)}, examples)
 
 
-def dtd(known: Sequence[str] = ()) -> Fabricated:
-    names = list(known) or [f"word{i:02d}" for i in range(47)]
+def dtd() -> Fabricated:
+    names = named("dtd")
     files = {f"dtd/images/{name}/{name}_0.jpg": jpeg(i)[0] for i, name in enumerate(names)}
     examples = {}
     for split, file, label in (

@@ -96,6 +96,8 @@ def test_labels_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pets = prepared("oxford_iiit_pet", FABRICATED["oxford_iiit_pet"](), tmp_path, monkeypatch)
     assert pets.info.features["species"].names == ["Cat", "Dog"]
     assert pets.info.features["label"].int2str(1) == "american_bulldog"
+    dishes = datasets.builder("food101", data_dir=tmp_path).info.features["label"]
+    assert [dishes.int2str(i) for i in (16, 17)] == ["cheesecake", "cheese_plate"]  # as in TFDS
     flowers = datasets.builder("oxford_flowers102", data_dir=tmp_path)
     assert flowers.info.features["label"].names[101] == "blackberry lily"
 
