@@ -23,11 +23,16 @@ demo: install
 	$(VENV)/bin/drumline demo
 
 test: install
+	@rm -f $(ENDED)
 	$(VENV)/bin/python $(PYTEST) $(QUICK) --ignore=tests/jobs/slurm --ignore=tests/jobs/kubernetes \
-		--ignore=tests/jobs/engines/ssh --ignore=tests/jobs/console
+		--ignore=tests/jobs/engines/ssh --ignore=tests/jobs/console \
+		|| { status=$$?; echo $$status >$(ENDED); exit $$status; }
 
-# The tests that failed in the run before, at most three of them, with nothing beside them.
+# The tests that failed in the run before, at most three of them, with nothing beside them. A run that
+# was cut short, as by an error of pytest's own, has another status than 1, and did not run them all.
+ENDED := .pytest_cache/ended
 test-failed: install
+	@grep -qx 1 $(ENDED) || { echo "make test did not run to its end."; exit 1; }
 	@$(VENV)/bin/python -c 'import json, sys; failed = json.load(open(".pytest_cache/v/cache/lastfailed")); \
 		print("Failed, and run again alone:", *failed, sep="\n"); sys.exit(not 0 < len(failed) <= 3)'
 	$(VENV)/bin/python -m pytest -n 0 -q --last-failed
