@@ -22,6 +22,7 @@ from tests import process_state
 
 CPU_DEVICES = 4
 COMPILED = pytest.StashKey[str]()
+SLOW = frozenset((Path(__file__).parent / "slow_tests.txt").read_text().splitlines())
 
 jax.config.update("jax_num_cpu_devices", CPU_DEVICES)
 
@@ -65,6 +66,13 @@ def pytest_configure(config: pytest.Config) -> None:
     write_cache_from_every_process()  # threads and processes of a run never read half an entry
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses among them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid in SLOW or item.nodeid.partition("[")[0] in SLOW:
+            item.add_marker(pytest.mark.thorough)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
