@@ -70,6 +70,13 @@ class LeafColumn:
         rank = len(self.lengths)
         return RaggedTensorSpec((*[None] * rank, *shape), dtype, rank - 1)
 
+    @property
+    def is_costly(self) -> bool:
+        """Whether bytes are decoded, as of pictures, sound and compressed arrays."""
+        if self.leaf is None or self.leaf.dtype == STRING:
+            return False
+        return any(spec.dtype == STRING for _, spec in self.parts)
+
     @functools.cached_property
     def requests(self) -> list[FeatureRequest]:
         """What to parse."""
@@ -293,6 +300,11 @@ class DecodeExamples(NativeOperation):
     def columns(self) -> list[LeafColumn]:
         """The leaves, in order."""
         return flatten(self._tree)[0]
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether more is done than to find the values in records."""
+        return any(column.is_costly for column in self.columns)
 
     def results(self, *arguments: TensorSpec) -> ElementSpec:
         (record,) = arguments

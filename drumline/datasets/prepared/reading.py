@@ -91,8 +91,10 @@ class ReadConfig:
         experimental_interleave_sort_fn: a function from the files that are read to those in the
             order wanted.
         skip_prefetch: whether nothing is read ahead of what is asked for.
-        num_parallel_calls_for_decode: of the map that decodes.
-        num_parallel_calls_for_interleave_files: how many files are read at once.
+        num_parallel_calls_for_decode: of the map that decodes; chosen unless given, and none where
+            all values are stored as they are, as with ``SkipDecoding``.
+        num_parallel_calls_for_interleave_files: how many files are read at once by threads; chosen
+            unless given, and none for local files, which the system reads ahead.
         enable_ordering_guard: whether data in a given order may not be read in another.
         assert_cardinality: whether files with fewer or more examples than described are an error.
         override_buffer_size: bytes that are read of a file at once.
@@ -343,7 +345,8 @@ class PreparedReader:
             of_file,
             cycle_length=min(turns, len(instructions)),
             block_length=config.interleave_block_length or 1,
-            num_parallel_calls=config.num_parallel_calls_for_interleave_files or AUTOTUNE,
+            num_parallel_calls=config.num_parallel_calls_for_interleave_files
+            or _readers(instructions),
         )
         return found.map(_with_id) if has_id else found
 
@@ -406,7 +409,7 @@ class PreparedReader:
             supervised=supervised,
             called=self._info.full_name,
         )
-        calls = config.num_parallel_calls_for_decode or AUTOTUNE
+        calls = config.num_parallel_calls_for_decode or (AUTOTUNE if operation.is_costly else None)
         if config.add_tfds_id:
             if as_supervised:
                 raise ValueError("add_tfds_id needs dictionaries: leave as_supervised out")
@@ -475,6 +478,11 @@ def _sliced(records: Dataset, instruction: FileInstruction) -> Dataset:
     if instruction.skip:
         records = records.skip(instruction.skip)
     return records if instruction.is_whole else records.take(instruction.take)
+
+
+def _readers(instructions: Sequence[FileInstruction]) -> int | None:
+    """Return how many files are read at once by threads: the system reads local ones ahead."""
+    return AUTOTUNE if any("://" in each.filename for each in instructions) else None
 
 
 def _with_id(record: Any, identity: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,43 @@ def test_files_of_another_file_system(tmp_path: Path) -> None:
         made.as_dataset("train")
     with pytest.raises(ValueError, match="prepared in a local directory"):
         datasets.load("mnist", split="train", data_dir="memory://prepared")
+
+
+def test_threads_read_what_is_remote_and_decode_what_is_encoded(tmp_path: Path) -> None:
+    import fsspec
+
+    features = {"image": datasets.features.Image(shape=(4, 4, 1)), "label": np.int64}
+
+    class Pictures(datasets.GeneratorBasedBuilder):
+        """Four pictures."""
+
+        VERSION = "1.0.0"
+
+        def _info(self) -> Any:
+            return self.dataset_info_from_configs(features=datasets.features.FeaturesDict(features))
+
+        def _split_generators(self, dl_manager: Any) -> Any:
+            return {"train": self._generate_examples()}
+
+        def _generate_examples(self) -> Any:
+            for i in range(4):
+                yield i, {"image": np.full((4, 4, 1), i, np.uint8), "label": i}
+
+    made = Pictures(data_dir=tmp_path)
+    made.download_and_prepare(num_shards=2)
+    decoded = made.as_dataset("train").explain()
+    assert re.search(r"decode\(pictures/1.0.0\), \d+ threads \(AUTOTUNE", decoded)
+    assert "read at once" not in decoded  # the system reads local files ahead
+    stored = {"image": datasets.SkipDecoding()}
+    assert "threads" not in made.as_dataset("train", decoders=stored).explain()
+
+    system = fsspec.filesystem("memory")
+    for path in Path(made.data_dir).iterdir():
+        system.pipe(f"/remote/pictures/1.0.0/{path.name}", path.read_bytes())
+    there = datasets.builder_from_directory("memory://remote/pictures/1.0.0")
+    assert "2 read at once (AUTOTUNE" in there.as_dataset("train").explain()
+    labels = [[int(each["label"]) for each in one.as_dataset("train")] for one in (made, there)]
+    assert labels[0] == labels[1] and sorted(labels[0]) == [0, 1, 2, 3]
 
 
 def test_files_are_read_by_turns(tmp_path: Path) -> None:
