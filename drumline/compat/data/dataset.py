@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -367,25 +367,21 @@ def _delegate() -> None:
 _delegate()
 
 
-class TensorIterator:
-    """Iterates over a dataset, as ``tf.data.Iterator``.
+class ElementIterator:
+    """What iterators of datasets and of distributed datasets have.
 
     Args:
         iterator: drumline's.
     """
 
-    def __init__(self, iterator: DatasetIterator[Any]):
+    def __init__(self, iterator: Any):
         self._iterator = iterator
 
-    def __iter__(self) -> TensorIterator:
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Any:
         return wrap(next(self._iterator))
-
-    def next(self) -> Any:
-        """The next element, as ``next(iterator)``."""
-        return next(self)
 
     def get_next(self) -> Any:
         """The next element.
@@ -412,6 +408,14 @@ class TensorIterator:
 
     def __drumline_batches__(self) -> tuple[Any, Callable[[Any], Any]]:
         return self._iterator, wrap
+
+
+class TensorIterator(ElementIterator):
+    """Iterates over a dataset, as ``tf.data.Iterator``."""
+
+    def next(self) -> Any:
+        """The next element, as ``next(iterator)``."""
+        return next(self)
 
 
 TensorIterator.__name__ = TensorIterator.__qualname__ = "Iterator"

@@ -7,9 +7,8 @@ from typing import Any
 
 import jax
 
-from drumline.compat.data.dataset import OptionalValue
+from drumline.compat.data.dataset import ElementIterator
 from drumline.compat.values.boundary import register, wrap
-from drumline.compat.values.errors import EndOfSequenceError
 from drumline.distribute.input.distributed_dataset import DistributedDataset
 from drumline.distribute.input.distributed_dataset_from_function import (
     DistributedDatasetFromFunction,
@@ -48,47 +47,8 @@ class DistributedView:
         return self._dataset, wrap
 
 
-class DistributedIteratorView:
-    """An iterator of a distributed dataset, as ``tf.distribute.DistributedIterator``.
-
-    Args:
-        iterator: drumline's.
-    """
-
-    def __init__(self, iterator: Any):
-        self._iterator = iterator
-
-    def __iter__(self) -> DistributedIteratorView:
-        return self
-
-    def __next__(self) -> Any:
-        return wrap(next(self._iterator))
-
-    def get_next(self) -> Any:
-        """The next batch.
-
-        Raises:
-            EndOfSequenceError: there is none.
-        """
-        try:
-            return next(self)
-        except StopIteration:
-            raise EndOfSequenceError(None, None, "End of sequence") from None
-
-    def get_next_as_optional(self) -> OptionalValue:
-        """The next batch, or an empty value."""
-        try:
-            return OptionalValue(next(self))
-        except StopIteration:
-            return OptionalValue()
-
-    @property
-    def element_spec(self) -> Any:
-        """What the elements are."""
-        return wrap(self._iterator.element_spec)
-
-    def __drumline_batches__(self) -> tuple[Any, Callable[[Any], Any]]:
-        return self._iterator, wrap
+class DistributedIteratorView(ElementIterator):
+    """Iterates over a distributed dataset, as ``tf.distribute.DistributedIterator``."""
 
 
 class PerReplicaView(DistributedValues):
