@@ -29,7 +29,7 @@ from benchmarks.workloads.convnet import FALLS_TO, make_examples
 from benchmarks.workloads.tutorial_loop import tutorial_loop
 
 _OWN = "drumline's own names"
-_TOLERANCE = 0.05
+_TOLERANCE = 0.1  # `fit` draws another order of the examples from each module's seed
 _LIBRARIES = ("drumline", "jax", "keras")
 
 
