@@ -44,6 +44,8 @@ _CHECKED = "checked"
 _START = f'{{"{_METADATA}": {{"{_HEADER_CHECKSUM}": "'.encode()
 _NO_DIGITS = b"00000000"
 _LENGTH = struct.Struct("<Q")
+_MOST_AXES = 64  # of numpy's arrays
+_MOST_VALUES = 1 << 59
 
 _DTYPE_NAMES = {
     np.dtype(dtype): name
@@ -64,6 +66,7 @@ _DTYPE_NAMES = {
         (ml_dtypes.bfloat16, "BF16"),
         (ml_dtypes.float8_e4m3fn, "F8_E4M3"),
         (ml_dtypes.float8_e5m2, "F8_E5M2"),
+        (ml_dtypes.float8_e8m0fnu, "F8_E8M0"),
     ]
 }
 _DTYPES = {name: dtype for dtype, name in _DTYPE_NAMES.items()}
@@ -76,6 +79,7 @@ class ArrayLayout:
         arrays: the arrays' specs by name, in the order of their bytes.
 
     Attributes:
+        entries: what the header has of each array.
         nbytes: of all arrays.
         places: of each array: the first byte of its own after the header, and the one after it.
 
@@ -84,7 +88,7 @@ class ArrayLayout:
     """
 
     def __init__(self, arrays: Mapping[str, ArraySpec]) -> None:
-        self._entries: dict[str, Any] = {}
+        self.entries: dict[str, Any] = {}
         self.places: dict[str, tuple[int, int]] = {}
         self.nbytes = 0
         for name, (shape, dtype) in arrays.items():
@@ -92,7 +96,7 @@ class ArrayLayout:
                 raise TypeError(f"A checkpoint cannot hold {name!r}, of dtype {dtype}.")
             start, self.nbytes = self.nbytes, self.nbytes + math.prod(shape) * dtype.itemsize
             self.places[name] = (start, self.nbytes)
-            self._entries[name] = {
+            self.entries[name] = {
                 "dtype": _DTYPE_NAMES[dtype],
                 "shape": list(shape),
                 "data_offsets": [start, self.nbytes],
@@ -107,7 +111,7 @@ class ArrayLayout:
         """
         texts = {_HEADER_CHECKSUM: _NO_DIGITS.decode(), _CHECKED: "header"}
         added = {_METADATA: {**texts, _OWN_METADATA: json.dumps(metadata)}}
-        text = json.dumps({**added, **self._entries}).encode()
+        text = json.dumps({**added, **self.entries}).encode()
         text += b" " * (-len(text) % 8)
         length = _LENGTH.pack(len(text))
         return length + _START + _digits(length + text) + text[len(_START) + len(_NO_DIGITS) :]
@@ -189,6 +193,112 @@ def read_metadata(path: str | os.PathLike[str], *, whole: bool = False) -> dict[
     return metadata
 
 
+class LayoutError(ValueError):
+    """A file is not in the format.
+
+    Attributes:
+        offset: of the bytes that say so.
+    """
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(reason)
+        self.offset = offset
+
+
+class ArrayPlace(NamedTuple):
+    """An array's dtype and shape, and its first byte and the one after its last.
+
+    Counted from the file's start in a `SavedLayout`, and else from the header's end.
+    """
+
+    dtype: np.dtype
+    shape: list[int]
+    start: int
+    stop: int
+
+
+class SavedLayout(NamedTuple):
+    """What the header of a file says, whoever wrote it.
+
+    Attributes:
+        arrays: where each lies in the file, by name, in the order of their bytes.
+        texts: the metadata.
+    """
+
+    arrays: dict[str, ArrayPlace]
+    texts: dict[str, str]
+
+    @property
+    def own_metadata(self) -> dict[str, Any] | None:
+        """What drumline added; None if it did not write the file.
+
+        Raises:
+            LayoutError: it is not JSON.
+        """
+        if _OWN_METADATA not in self.texts:
+            return None
+        try:
+            return _json(self.texts[_OWN_METADATA].encode())
+        except ValueError as error:
+            raise LayoutError(_LENGTH.size, str(error)) from error
+
+
+def read_layout(path: str | os.PathLike[str]) -> SavedLayout:
+    """Read the header of a file of any program, and nothing else of it.
+
+    Raises:
+        OSError: if the file cannot be read.
+        LayoutError: if it is not in the format, its length is not that of its arrays, these leave
+            gaps or overlap, or it has a checksum of its header that differs.
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        prefix = file.read(_LENGTH.size)
+        if len(prefix) < _LENGTH.size:
+            raise LayoutError(0, f"it has {size} bytes, less than a header's length")
+        start = _LENGTH.size + _LENGTH.unpack(prefix)[0]
+        if start > size:
+            raise LayoutError(0, f"it has {size} bytes, less than its header, which ends at {start}")
+        content = prefix + file.read(start - _LENGTH.size)
+    try:
+        entries, texts = _entries(content)
+        if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
+            raise ValueError("its metadata are no texts by name")
+        places = [(name, _place(name, entry, size - start)) for name, entry in entries.items()]
+    except ValueError as error:
+        raise LayoutError(_LENGTH.size, str(error)) from error
+    places.sort(key=lambda each: (each[1].start, each[1].stop))
+    arrays, end = {}, 0
+    for name, place in places:
+        if len(place.shape) > _MOST_AXES or math.prod(max(n, 1) for n in place.shape) > _MOST_VALUES:
+            raise LayoutError(_LENGTH.size, f"{name!r} has a shape that is not possible")
+        if place.start != end:
+            what = "overlaps what is before it" if place.start < end else "has a gap before it"
+            raise LayoutError(start + place.start, f"{name!r} {what}")
+        end = place.stop
+        arrays[name] = place._replace(start=start + place.start, stop=start + place.stop)
+    if start + end != size:
+        raise LayoutError(start + end, f"it has {size} bytes, and its arrays end at {start + end}")
+    return SavedLayout(arrays, texts)
+
+
+def holds(dtype: np.dtype) -> bool:
+    """Whether the format has arrays of this dtype."""
+    return dtype in _DTYPE_NAMES
+
+
+def plain_header(arrays: Mapping[str, ArraySpec], texts: Mapping[str, str]) -> bytes:
+    """Return what a file begins with that has nothing of drumline's own.
+
+    Raises:
+        TypeError: for a dtype that the format lacks.
+    """
+    entries = ArrayLayout(arrays).entries
+    text = json.dumps({_METADATA: dict(texts), **entries}).encode()
+    text += b" " * (-len(text) % 8)
+    return _LENGTH.pack(len(text)) + text
+
+
 def bytes_of(array: np.ndarray) -> np.ndarray:
     """Return an array's bytes as the format has them, as uint8; a view where that is possible."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -200,7 +310,19 @@ def checksum(array: np.ndarray, before: int = 0) -> int:
 
 
 def _header(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays' entries in a header, checked, and what drumline added to it.
+    """Return the arrays' entries in a header of drumline's, and what it added to it.
+
+    Args:
+        content: the header, with its length before it.
+    """
+    entries, texts = _entries(content)
+    if not isinstance(texts, dict) or not isinstance(texts.get(_OWN_METADATA), str):
+        raise ValueError("it was not written by drumline")
+    return entries, _json(texts[_OWN_METADATA].encode())
+
+
+def _entries(content: bytes) -> tuple[dict[str, Any], Any]:
+    """Return the arrays' entries in a header, and its metadata; its checksum is compared.
 
     Args:
         content: the header, with its length before it.
@@ -211,12 +333,13 @@ def _header(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     if is_checked and text[digits] != _digits(content):
         raise ValueError("the checksum of its header differs")
     entries = _json(text)
-    texts = entries.pop(_METADATA, None)
-    if not isinstance(texts, dict) or not isinstance(texts.get(_OWN_METADATA), str):
-        raise ValueError("it was not written by drumline")
-    if not is_checked and not texts.keys().isdisjoint((_HEADER_CHECKSUM, _CHECKED)):
+    texts = entries.pop(_METADATA, {})
+    has_checksum = isinstance(texts, dict) and not texts.keys().isdisjoint(
+        (_HEADER_CHECKSUM, _CHECKED)
+    )
+    if has_checksum and not is_checked:
         raise ValueError("the checksum of its header is not where it was written")
-    return entries, _json(texts[_OWN_METADATA].encode())
+    return entries, texts
 
 
 def _digits(content: bytes) -> bytes:
@@ -244,16 +367,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-class _ArrayPlace(NamedTuple):
-    """An array's dtype and shape, and its bytes among those after the header."""
-
-    dtype: np.dtype
-    shape: list[int]
-    start: int
-    stop: int
-
-
-def _places(entries: Mapping[str, Any], nbytes: int) -> dict[str, _ArrayPlace]:
+def _places(entries: Mapping[str, Any], nbytes: int) -> dict[str, ArrayPlace]:
     """Return where arrays lie in what follows a header; they are all of its bytes."""
     places = {name: _place(name, entry, nbytes) for name, entry in entries.items()}
     used = sum(place.stop - place.start for place in places.values())
@@ -262,7 +376,7 @@ def _places(entries: Mapping[str, Any], nbytes: int) -> dict[str, _ArrayPlace]:
     return places
 
 
-def _place(name: str, entry: Any, nbytes: int) -> _ArrayPlace:
+def _place(name: str, entry: Any, nbytes: int) -> ArrayPlace:
     match entry:
         case {"dtype": str(dtype_name), "shape": list(shape), "data_offsets": [int(a), int(b)]}:
             dtype = _DTYPES.get(dtype_name)
@@ -271,5 +385,5 @@ def _place(name: str, entry: Any, nbytes: int) -> _ArrayPlace:
                 raise ValueError(f"{name!r} is described as {entry}")
             if not 0 <= a <= b <= nbytes:
                 raise ValueError(f"it has {nbytes} bytes, and {name!r} ends at {b}")
-            return _ArrayPlace(dtype, shape, a, b)
+            return ArrayPlace(dtype, shape, a, b)
     raise ValueError(f"{name!r} is described as {entry}")

@@ -1,0 +1,1 @@
+"""Files of checkpoints, drumline's and others': read tensor by tensor, checked, and converted."""
