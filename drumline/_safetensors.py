@@ -258,7 +258,9 @@ def read_layout(path: str | os.PathLike[str]) -> SavedLayout:
             raise LayoutError(0, f"it has {size} bytes, less than a header's length")
         start = _LENGTH.size + _LENGTH.unpack(prefix)[0]
         if start > size:
-            raise LayoutError(0, f"it has {size} bytes, less than its header, which ends at {start}")
+            raise LayoutError(
+                0, f"it has {size} bytes, less than its header, which ends at {start}"
+            )
         content = prefix + file.read(start - _LENGTH.size)
     try:
         entries, texts = _entries(content)
@@ -270,7 +272,10 @@ def read_layout(path: str | os.PathLike[str]) -> SavedLayout:
     places.sort(key=lambda each: (each[1].start, each[1].stop))
     arrays, end = {}, 0
     for name, place in places:
-        if len(place.shape) > _MOST_AXES or math.prod(max(n, 1) for n in place.shape) > _MOST_VALUES:
+        if (
+            len(place.shape) > _MOST_AXES
+            or math.prod(max(n, 1) for n in place.shape) > _MOST_VALUES
+        ):
             raise LayoutError(_LENGTH.size, f"{name!r} has a shape that is not possible")
         if place.start != end:
             what = "overlaps what is before it" if place.start < end else "has a gap before it"

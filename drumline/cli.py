@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.models import CommandInfo
 
+from drumline.checkpoints.command import app as checkpoint
 from drumline.jobs.commands import console as job_console
 from drumline.jobs.commands import jobs
 from drumline.jobs.commands import server as job_server
@@ -63,6 +64,7 @@ job_sources.register(app)
 job_console.register(app)
 job_server.register(app)
 app.add_typer(data_service, name="data-service")
+app.add_typer(checkpoint, name="checkpoint")
 
 datasets = typer.Typer(
     help="Named datasets: which there are, what is in them, preparing and checking them.",

@@ -1,5 +1,9 @@
 """As ``tf.train``: checkpoints and the cluster's tasks; messages that records are made of."""
 
+from drumline.checkpoints.conversion import ConversionError, convert_checkpoint
+from drumline.checkpoints.opening import open_checkpoint, verify_checkpoint
+from drumline.checkpoints.reader import CheckpointFileError, CheckpointReader
+from drumline.checkpoints.weights import load_weights
 from drumline.data.storage.messages import (
     BytesList,
     Example,
@@ -33,9 +37,12 @@ from drumline.training.checkpoint import (
 __all__ = [
     "BytesList",
     "Checkpoint",
+    "CheckpointFileError",
     "CheckpointManager",
+    "CheckpointReader",
     "CheckpointStatus",
     "ClusterSpec",
+    "ConversionError",
     "DamagedCheckpointError",
     "DirectoryInUseError",
     "Example",
@@ -50,6 +57,10 @@ __all__ = [
     "TerminationConfig",
     "aws_termination_watcher",
     "azure_termination_watcher",
+    "convert_checkpoint",
     "gce_termination_watcher",
     "latest_checkpoint",
+    "load_weights",
+    "open_checkpoint",
+    "verify_checkpoint",
 ]

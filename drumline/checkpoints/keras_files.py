@@ -95,7 +95,9 @@ class KerasReader(CheckpointReader):
                 value = np.asarray(dataset[block]).reshape(-1)
                 # HDF5 has bfloat16 as two opaque bytes.
                 is_opaque = value.dtype.kind == "V"
-                yield value.view(entry.dtype) if is_opaque else value.astype(entry.dtype, copy=False)
+                yield (
+                    value.view(entry.dtype) if is_opaque else value.astype(entry.dtype, copy=False)
+                )
         except _FAULTS as error:
             reason = f"{name!r} cannot be read: {error}"
             raise CheckpointFileError(entry.file, entry.offset, reason) from error
@@ -105,8 +107,10 @@ class KerasReader(CheckpointReader):
         for name, dataset in self._datasets.items():
             entry = self.tensors[name]
             stored = dataset.id.get_storage_size()
-            if dataset.compression is None and dataset.chunks is None and stored != (
-                dataset.size * dataset.dtype.itemsize
+            if (
+                dataset.compression is None
+                and dataset.chunks is None
+                and stored != (dataset.size * dataset.dtype.itemsize)
             ):
                 reason = f"{name!r} has {stored:,} bytes of {entry.nbytes:,}"
                 yield Defect(entry.file, entry.offset, reason)
@@ -121,7 +125,7 @@ class KerasReader(CheckpointReader):
             archive = zipfile.ZipFile(self.path)
             if "metadata.json" in archive.namelist():
                 described = json.loads(archive.read("metadata.json"))
-                self.notes.append(f"Keras {described['keras_version']}, {described['date_saved']}")
+                self.about = f"Keras {described['keras_version']}, {described['date_saved']}"
             member = archive.getinfo(_WEIGHTS)
         except _ZIP_FAULTS as error:
             raise CheckpointFileError(self.path, None, f"it is no archive of Keras: {error}") from (
@@ -145,7 +149,7 @@ class KerasReader(CheckpointReader):
         is_bfloat16 = found.attrs.get("dtype") == "bfloat16" and found.dtype.itemsize == 2
         is_number = found.dtype.kind in "biufc" and found.shape is not None
         if not is_number and not is_bfloat16:
-            self.notes.append(f"{name}, which holds {found.dtype}")
+            self.left_out.append(f"{name}, which holds {found.dtype}")
             return
         dtype = np.dtype(ml_dtypes.bfloat16) if is_bfloat16 else dtype_of(found.dtype.name)
         if not is_possible(found.shape):
@@ -153,9 +157,7 @@ class KerasReader(CheckpointReader):
         offset = found.id.get_offset()
         place = None if offset is None else self._start + offset
         self._datasets[name] = found
-        self.tensors[name] = TensorEntry(
-            name, tuple(found.shape), dtype, self.path, place
-        )
+        self.tensors[name] = TensorEntry(name, tuple(found.shape), dtype, self.path, place)
 
 
 def defects_of(path: Path, *, finite: bool = False) -> Iterator[Defect]:

@@ -101,11 +101,12 @@ def renamed(names: Mapping[str, object], rules: Mapping[str, str]) -> dict[str, 
             tensors would have one name.
     """
 
-
     compiled = []
     for old, new in rules.items():
         if new.count("*") > old.count("*"):
-            raise ValueError(f"The rule {old!r}={new!r} has more '*' on its right than on its left.")
+            raise ValueError(
+                f"The rule {old!r}={new!r} has more '*' on its right than on its left."
+            )
         pattern = "(.*?)".join(map(re.escape, old.split("*")))
         compiled.append((old, re.compile(pattern, re.DOTALL), new))
     found, used = {}, set()

@@ -75,9 +75,7 @@ def is_unfinished(path: Path) -> bool:
 
 
 def _is_tree(path: Path) -> bool:
-    return not is_unfinished(path) and any(
-        (path / name).is_file() for name in (_TREE, _DATABASE)
-    )
+    return not is_unfinished(path) and any((path / name).is_file() for name in (_TREE, _DATABASE))
 
 
 def _step_of(path: Path) -> int | None:
@@ -109,7 +107,7 @@ class OrbaxReader(CheckpointReader):
         for tree in self._trees:
             self.files += sorted(each for each in tree.directory.rglob("*") if each.is_file())
             writers = max(writers, len(list(tree.directory.glob("ocdbt.process_*"))))
-            self.notes += tree.notes
+            self.left_out += tree.left_out
             for name, array in tree.arrays().items():
                 if name in self._arrays:
                     file = tree.directory / _TREE
@@ -149,9 +147,7 @@ class _ZarrArray:
         self.shape = tuple(shape)
         self.dtype = dtype_of(described["data_type" if tree.is_zarr3 else "dtype"])
         self._chunk = tuple(chunk)
-        self.chunks = math.prod(
-            -(-size // each) for size, each in zip(shape, chunk, strict=True)
-        )
+        self.chunks = math.prod(-(-size // each) for size, each in zip(shape, chunk, strict=True))
 
     def pieces(self, name: str) -> Iterator[np.ndarray]:
         ts = _tensorstore()
@@ -171,7 +167,6 @@ class _ZarrArray:
         except (ValueError, KeyError, TypeError, OverflowError, NotImplementedError) as error:
             reason = f"{name!r} cannot be read: {error}"
             raise CheckpointFileError(self._tree.directory, None, reason) from error
-
 
     def _row_ranges(self, nbytes: int) -> Iterator[slice | None]:
         """The rows to read at a time, by whole chunks, none of which is read twice."""
@@ -195,7 +190,7 @@ class _Tree:
 
     def __init__(self, directory: Path, prefix: str) -> None:
         self.directory = directory
-        self.notes: list[str] = []
+        self.left_out: list[str] = []
         self._prefix = prefix
         path = f"{directory.resolve()}/"
         base = {"driver": "file", "path": path}
@@ -228,7 +223,7 @@ class _Tree:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointFileError(file, 0, f"it describes no tree: {error!r}") from error
         if left_out:
-            self.notes.append(f"leaves that are no arrays: {', '.join(left_out)}")
+            self.left_out.append(f"leaves that are no arrays: {', '.join(left_out)}")
         return leaves
 
     def arrays(self) -> dict[str, _ZarrArray]:
@@ -280,6 +275,17 @@ class _Tree:
             if found < array.chunks:
                 reason = f"{name!r} has {found:,} of {array.chunks:,} chunks"
                 yield name, Defect(self.directory, None, reason)
+
+
+def holds(dtype: np.dtype) -> bool:
+    """Whether TensorStore has arrays of this dtype in Zarr's format."""
+    if not is_of_ml_dtypes(dtype):
+        return True
+    try:
+        _tensorstore().dtype(dtype.name)
+    except ValueError:
+        return False
+    return True
 
 
 def keys_of(names: Iterable[str]) -> dict[str, list[str]]:

@@ -114,7 +114,8 @@ class CheckpointReader(abc.ABC):
         files: all files that belong to it.
         step: its number, or the step that its directory is called by; None if it has none.
         writers: how many processes or servers wrote it.
-        notes: what else is in it, which is no tensor.
+        left_out: what else is in it, which is no tensor and is not converted.
+        about: what its files say of themselves.
     """
 
     format: CheckpointFormat
@@ -125,7 +126,8 @@ class CheckpointReader(abc.ABC):
         self.files: list[Path] = []
         self.step: int | None = None
         self.writers = 1
-        self.notes: list[str] = []
+        self.left_out: list[str] = []
+        self.about = ""
 
     def names(self) -> list[str]:
         """The tensors' names, in the order in which they are stored.
@@ -189,8 +191,10 @@ class CheckpointReader(abc.ABC):
             for piece in self.pieces(entry.name):
                 if finite and (found := first_not_finite(piece)) is not None:
                     index = done + found
-                    at = None if entry.offset is None or entry.parts > 1 else (
-                        entry.offset + index * entry.dtype.itemsize
+                    at = (
+                        None
+                        if entry.offset is None or entry.parts > 1
+                        else (entry.offset + index * entry.dtype.itemsize)
                     )
                     place = [int(i) for i in np.unravel_index(index, entry.shape)]
                     reason = f"{entry.name!r} has {piece[found]!s} at {place}"

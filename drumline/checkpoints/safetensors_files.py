@@ -170,7 +170,7 @@ class DrumlineReader(SafetensorsReader):
         self.step = counter if isinstance(counter, int) else None
         states = own.get("states")
         if isinstance(states, dict) and states:
-            self.notes.append(f"positions of inputs, and other states: {', '.join(states)}")
+            self.left_out.append(f"positions of inputs, and other states: {', '.join(states)}")
         if own.get("kept") is not None:
             self._add_kept(own["kept"])
 
@@ -195,9 +195,7 @@ class DrumlineReader(SafetensorsReader):
                 yield before
             before = piece
         if expected not in (found, f"{found:08x}"):
-            raise CheckpointFileError(
-                entry.file, entry.offset, f"the checksum of {name!r} differs"
-            )
+            raise CheckpointFileError(entry.file, entry.offset, f"the checksum of {name!r} differs")
         if before is not None:
             yield before
 
@@ -231,7 +229,7 @@ class DrumlineReader(SafetensorsReader):
                 raise CheckpointFileError(self.path, 8, reason)
         count = record.get("files", record.get("servers"))
         self.writers = count if isinstance(count, int) else 1
-        self.notes.append(f"{len(entries):,} values of {form} in {directory}")
+        self.about = f"{len(entries):,} values of {form} in {directory}"
         self.files += sorted(each for each in place.glob("*") if each.is_file())
         for name, described in entries.items():
             try:
@@ -242,9 +240,9 @@ class DrumlineReader(SafetensorsReader):
                     name, tuple(shape), dtype_of(described["dtype"]), place, None, self.writers
                 )
             except (ValueError, TypeError, KeyError) as error:
-                raise CheckpointFileError(self.path, 8, f"{name!r} is not described: {error}") from (
-                    error
-                )
+                raise CheckpointFileError(
+                    self.path, 8, f"{name!r} is not described: {error}"
+                ) from (error)
             self.tensors[name] = entry
 
 
