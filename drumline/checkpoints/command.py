@@ -177,7 +177,7 @@ def _print_table(reader: CheckpointReader, console: Console) -> None:
     if is_cut:
         table.add_column("where", overflow="fold")
     for entry in tensors:
-        shape = "×".join(map(str, entry.shape)) or "scalar"
+        shape = " x ".join(map(str, entry.shape)) or "scalar"
         where = entry.file.name + (f", {entry.parts} parts" if entry.parts > 1 else "")
         cells = [escape(entry.name), shape, str(entry.dtype), decimal(entry.nbytes)]
         table.add_row(*cells, *([escape(where)] if is_cut else []))

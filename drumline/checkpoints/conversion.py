@@ -282,7 +282,7 @@ def _write_set(
     """Write a file, or several and their index, to a directory."""
     by_name = {each.name: each for each in plan}
     shards = split_into_shards({each.name: each.nbytes for each in plan}, shard_size)
-    files = {}
+    files: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         name = (
             f"model-{number:05}-of-{len(shards):05}{SUFFIX}"

@@ -173,7 +173,7 @@ def defects_of(path: Path, *, finite: bool = False) -> Iterator[Defect]:
         return
     code = f"import drumline_command; from {__name__} import check_in_child; check_in_child()"
     command = [sys.executable, "-P", "-c", code, str(path), str(int(finite)), str(CPU_SECONDS)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(command, capture_output=True, check=False)
     lines = done.stdout.decode().splitlines()
     for line in lines[:-1] if lines[-1:] == [_ENDED] else lines:
         offset, reason = json.loads(line)

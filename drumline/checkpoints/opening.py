@@ -112,8 +112,8 @@ def renamed(names: Mapping[str, object], rules: Mapping[str, str]) -> dict[str, 
     found, used = {}, set()
     for name in names:
         found[name] = name
-        for old, pattern, new in compiled:
-            if (match := pattern.fullmatch(name)) is not None:
+        for old, expression, new in compiled:
+            if (match := expression.fullmatch(name)) is not None:
                 used.add(old)
                 first, *rest = new.split("*")
                 parts = zip(match.groups(), rest, strict=False)

@@ -256,7 +256,7 @@ class _Tree:
         return self._arrays
 
     def missing_chunks(self) -> Iterator[tuple[str, Defect]]:
-        """The arrays that have fewer chunks than their shapes take, which would be read as zeros."""
+        """The arrays that lack chunks of their shapes, which would be read as zeros."""
         ts = _tensorstore()
         counts: dict[str, int] = {}
         try:
