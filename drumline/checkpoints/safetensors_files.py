@@ -227,6 +227,10 @@ class DrumlineReader(SafetensorsReader):
             case _:
                 reason = "what it tells of values in other files is something else"
                 raise CheckpointFileError(self.path, 8, reason)
+        around = self.path.parent
+        if not place.resolve().is_relative_to(around.resolve()):
+            reason = f"its values are in {directory!r}, which leads out of {str(around)!r}"
+            raise CheckpointFileError(self.path, 8, reason)
         count = record.get("files", record.get("servers"))
         self.writers = count if isinstance(count, int) else 1
         self.about = f"{len(entries):,} values of {form} in {directory}"

@@ -16,6 +16,7 @@ from drumline.cli import app
 
 ROOT = Path(__file__).parents[2]
 RUN = [
+    "docs/training/checkpoints.md",
     "docs/training/custom_loops.md",
     "docs/data/index.md",
     "docs/data/named_datasets.md",
@@ -36,7 +37,6 @@ RUN = [
 ]
 NOT_RUN = {
     "docs/inside/architecture.md": "shows no program",
-    "docs/training/checkpoints.md": "needs Orbax and servers; tests/training runs the like",
     "docs/concepts/map_segments.md": "shows a function that needs a file of records",
     "docs/distribution/cpu.md": "shows settings",
     "docs/data/performance.md": "shows parts of programs",
