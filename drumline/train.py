@@ -1,8 +1,8 @@
 """As ``tf.train``: checkpoints and the cluster's tasks; messages that records are made of."""
 
 from drumline.checkpoints.conversion import ConversionError, convert_checkpoint
-from drumline.checkpoints.opening import open_checkpoint, verify_checkpoint
-from drumline.checkpoints.reader import CheckpointFileError, CheckpointReader
+from drumline.checkpoints.formats import open_checkpoint, verify_checkpoint
+from drumline.checkpoints.reader import CheckpointFileError, SavedTensors
 from drumline.checkpoints.weights import load_weights
 from drumline.data.storage.messages import (
     BytesList,
@@ -39,7 +39,6 @@ __all__ = [
     "Checkpoint",
     "CheckpointFileError",
     "CheckpointManager",
-    "CheckpointReader",
     "CheckpointStatus",
     "ClusterSpec",
     "ConversionError",
@@ -53,6 +52,7 @@ __all__ = [
     "FloatList",
     "Int64List",
     "PreemptionCheckpointHandler",
+    "SavedTensors",
     "SequenceExample",
     "TerminationConfig",
     "aws_termination_watcher",

@@ -12,6 +12,10 @@ import pytest
 import drumline as dl
 
 MODULES = (
+    "drumline.checkpoints.conversion",
+    "drumline.checkpoints.formats",
+    "drumline.checkpoints.reader",
+    "drumline.checkpoints.weights",
     "drumline.config.cache",
     "drumline.config.cluster",
     "drumline.config.report",

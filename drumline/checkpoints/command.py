@@ -16,7 +16,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from drumline.checkpoints.reader import CheckpointReader
+    from drumline.checkpoints.reader import SavedTensors
 
 app = typer.Typer(
     help="Checkpoints of drumline, Orbax, Hugging Face (safetensors) and Keras: what is in them, "
@@ -46,7 +46,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show names, shapes and dtypes of all tensors; no values are read."""
-    from drumline.checkpoints.opening import open_checkpoint
+    from drumline.checkpoints.formats import open_checkpoint
 
     with _failing() as console:
         reader = open_checkpoint(path)
@@ -64,7 +64,7 @@ def verify(
     ] = False,
 ) -> None:
     """Read everything; print a line for each defect, and end with 1 if there is one."""
-    from drumline.checkpoints.opening import verify_checkpoint
+    from drumline.checkpoints.formats import verify_checkpoint
 
     with _failing():
         count = 0
@@ -98,9 +98,10 @@ def convert(
 ) -> None:
     """Write a checkpoint in another format, under other names or with another dtype."""
     from drumline.checkpoints.conversion import convert_checkpoint, left_out_of, with_rules
-    from drumline.checkpoints.opening import open_checkpoint
+    from drumline.checkpoints.formats import open_checkpoint
 
     with _failing() as console, _progress(console) as progress:
+        left_out = left_out_of(open_checkpoint(source), to.value)
         written = convert_checkpoint(
             source,
             destination,
@@ -111,7 +112,6 @@ def convert(
             force=force,
             progress=progress,
         )
-        left_out = left_out_of(open_checkpoint(source), to.value)
     for each in left_out:
         typer.echo(f"left out: {each}")
     typer.echo(f"wrote {written}")
@@ -135,7 +135,7 @@ def bytes_in(text: str) -> int:
     return size
 
 
-def described(reader: CheckpointReader) -> dict[str, Any]:
+def described(reader: SavedTensors) -> dict[str, Any]:
     """What is shown, as objects that JSON has."""
     return {
         "path": str(reader.path),
@@ -162,7 +162,7 @@ def described(reader: CheckpointReader) -> dict[str, Any]:
     }
 
 
-def _print_table(reader: CheckpointReader, console: Console) -> None:
+def _print_table(reader: SavedTensors, console: Console) -> None:
     from rich.filesize import decimal
     from rich.markup import escape
     from rich.table import Table

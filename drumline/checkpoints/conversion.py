@@ -22,11 +22,11 @@ from drumline import _safetensors
 from drumline._local_path import local_path
 from drumline._safetensors import SUFFIX, ArrayLayout
 from drumline.checkpoints import orbax_files
-from drumline.checkpoints.opening import open_checkpoint, renamed
+from drumline.checkpoints.formats import open_checkpoint, renamed
 from drumline.checkpoints.orbax_files import OrbaxWriter
 from drumline.checkpoints.reader import (
     CheckpointFormat,
-    CheckpointReader,
+    SavedTensors,
     TensorEntry,
     dtype_of,
     is_floating,
@@ -108,9 +108,14 @@ def convert_checkpoint(
         MissingExtraError: it is of Orbax's format, and TensorStore is not installed.
 
     Example:
-        >>> dl.train.convert_checkpoint(  # doctest: +SKIP
-        ...     "ckpt-3", "exported", rename={"model/*": "*"}, dtype="bfloat16"
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> saved = dl.train.Checkpoint(v=dl.Variable([1.0, 2.0])).write(f"{folder}/ckpt")
+        >>> file = dl.train.convert_checkpoint(
+        ...     saved, f"{folder}/v.safetensors", rename={"*/variables/0": "*"}, dtype="bfloat16"
         ... )
+        >>> dl.train.open_checkpoint(file).read("v")
+        array([1, 2], dtype=bfloat16)
     """
     final = Path(local_path(destination, "A conversion", "a checkpoint"))
     form = _writable(to)
@@ -133,7 +138,7 @@ def convert_checkpoint(
             17, "it is there already, and would be replaced with --force (force=True)", str(final)
         )
     final.parent.mkdir(parents=True, exist_ok=True)
-    values = _Values(reader, plan, progress)
+    values = _CastTensors(reader, plan, progress)
     if form is CheckpointFormat.ORBAX:
         with _new_directory(final) as directory:
             writer = OrbaxWriter(directory, orbax_files.keys_of(each.name for each in plan))
@@ -152,17 +157,17 @@ def convert_checkpoint(
     return final
 
 
-def left_out_of(reader: CheckpointReader, to: str) -> list[str]:
+def left_out_of(reader: SavedTensors, to: str) -> list[str]:
     """What of a checkpoint is no tensor, and not in one of the format `to`."""
     is_kept = reader.format is CheckpointFormat.DRUMLINE and to == CheckpointFormat.DRUMLINE
     return [] if is_kept else reader.left_out
 
 
-class _Values:
+class _CastTensors:
     """Reads the values that are written, with their new dtypes."""
 
     def __init__(
-        self, reader: CheckpointReader, plan: Sequence[_Planned], progress: Progress | None
+        self, reader: SavedTensors, plan: Sequence[_Planned], progress: Progress | None
     ) -> None:
         self._reader = reader
         self._progress = progress
@@ -201,7 +206,7 @@ def _writable(to: str) -> CheckpointFormat:
     return CheckpointFormat(to)
 
 
-def _plan(reader: CheckpointReader, dtype: str | None, rename: Mapping[str, str]) -> list[_Planned]:
+def _plan(reader: SavedTensors, dtype: str | None, rename: Mapping[str, str]) -> list[_Planned]:
     """What is to be written: tensors of large elements first, so that all lie aligned."""
     wanted = None if dtype is None else dtype_of(dtype)
     if wanted is not None and not is_floating(wanted):
@@ -254,7 +259,7 @@ def _specs(plan: Iterable[_Planned]) -> dict[str, tuple[tuple[int, ...], np.dtyp
     return {each.name: (each.source.shape, each.dtype) for each in plan}
 
 
-def _texts(reader: CheckpointReader) -> dict[str, str]:
+def _texts(reader: SavedTensors) -> dict[str, str]:
     """The metadata of a file for other programs."""
     if isinstance(reader, SafetensorsReader) and not isinstance(reader, DrumlineReader):
         return reader.texts
@@ -264,7 +269,7 @@ def _texts(reader: CheckpointReader) -> dict[str, str]:
 
 
 def _write_plain(
-    file: IO[bytes], plan: Sequence[_Planned], values: _Values, texts: Mapping[str, str]
+    file: IO[bytes], plan: Sequence[_Planned], values: _CastTensors, texts: Mapping[str, str]
 ) -> None:
     file.write(_safetensors.plain_header(_specs(plan), texts))
     for each in plan:
@@ -275,7 +280,7 @@ def _write_plain(
 def _write_set(
     directory: Path,
     plan: Sequence[_Planned],
-    values: _Values,
+    values: _CastTensors,
     texts: Mapping[str, str],
     shard_size: int,
 ) -> None:
@@ -299,7 +304,7 @@ def _write_set(
 
 
 def _write_drumline(
-    file: IO[bytes], reader: CheckpointReader, plan: Sequence[_Planned], values: _Values
+    file: IO[bytes], reader: SavedTensors, plan: Sequence[_Planned], values: _CastTensors
 ) -> None:
     """Write what `Checkpoint.read` reads; the header, with the checksums, is written last."""
     own = reader.own if isinstance(reader, DrumlineReader) else {}

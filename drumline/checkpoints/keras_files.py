@@ -30,7 +30,7 @@ from drumline.checkpoints.reader import (
     PIECE_BYTES,
     CheckpointFileError,
     CheckpointFormat,
-    CheckpointReader,
+    SavedTensors,
     Defect,
     TensorEntry,
     blocks,
@@ -42,6 +42,7 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 ZIP_SIGNATURE = b"PK\x03\x04"
 
 _WEIGHTS = "model.weights.h5"
+_MOST_ABOUT = 1 << 20
 _LOCAL_HEADER = 30  # bytes of what is before a member, without its name and extra field
 _FAULTS = (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, OverflowError)
 """What h5py raises for damaged files."""
@@ -54,7 +55,7 @@ CPU_SECONDS = 20
 _ENDED = "ended"
 
 
-class KerasReader(CheckpointReader):
+class KerasReader(SavedTensors):
     """A file that Keras wrote.
 
     Args:
@@ -122,23 +123,24 @@ class KerasReader(CheckpointReader):
             if file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE:
                 return str(self.path)
         try:
-            archive = zipfile.ZipFile(self.path)
-            if "metadata.json" in archive.namelist():
-                described = json.loads(archive.read("metadata.json"))
-                self.about = f"Keras {described['keras_version']}, {described['date_saved']}"
-            member = archive.getinfo(_WEIGHTS)
+            with zipfile.ZipFile(self.path) as archive:
+                about = {each.filename: each for each in archive.infolist()}.get("metadata.json")
+                if about is not None and about.file_size < _MOST_ABOUT:
+                    described = json.loads(archive.read("metadata.json"))
+                    self.about = f"Keras {described['keras_version']}, {described['date_saved']}"
+                member = archive.getinfo(_WEIGHTS)
         except _ZIP_FAULTS as error:
             raise CheckpointFileError(self.path, None, f"it is no archive of Keras: {error}") from (
                 error
             )
         if member.compress_type != zipfile.ZIP_STORED:
-            return archive.open(member)
+            return zipfile.ZipFile(self.path).open(member)
         with open(self.path, "rb") as file:
             file.seek(member.header_offset)
             header = file.read(_LOCAL_HEADER)
         extra = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
         self._start = member.header_offset + _LOCAL_HEADER + extra
-        return io.BufferedReader(_Window(self.path, self._start, member.file_size))
+        return io.BufferedReader(_FileRange(self.path, self._start, member.file_size))
 
     def _add(self, name: str, found: Any) -> None:
         import h5py
@@ -223,7 +225,7 @@ def _damaged_members(path: Path) -> Iterator[Defect]:
         yield Defect(path, None, f"{error}")
 
 
-class _Window(io.RawIOBase):
+class _FileRange(io.RawIOBase):
     """Some of a file's bytes as a file."""
 
     def __init__(self, path: Path, start: int, size: int) -> None:

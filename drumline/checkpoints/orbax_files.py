@@ -22,7 +22,7 @@ from drumline.checkpoints.reader import (
     PIECE_BYTES,
     CheckpointFileError,
     CheckpointFormat,
-    CheckpointReader,
+    SavedTensors,
     Defect,
     TensorEntry,
     blocks,
@@ -83,7 +83,7 @@ def _step_of(path: Path) -> int | None:
     return int(name) if name.isdigit() and len(name) < 19 else None
 
 
-class OrbaxReader(CheckpointReader):
+class OrbaxReader(SavedTensors):
     """Directories that Orbax wrote, or `OrbaxWriter`.
 
     Args:
@@ -102,7 +102,7 @@ class OrbaxReader(CheckpointReader):
         super().__init__(path)
         self.step = step
         self._arrays: dict[str, _ZarrArray] = {}
-        self._trees = [_Tree(directory, prefix) for prefix, directory in trees.items()]
+        self._trees = [_OrbaxTree(directory, prefix) for prefix, directory in trees.items()]
         writers = 0
         for tree in self._trees:
             self.files += sorted(each for each in tree.directory.rglob("*") if each.is_file())
@@ -136,7 +136,7 @@ class OrbaxReader(CheckpointReader):
 class _ZarrArray:
     """An array in a store of TensorStore's; its values are not read yet."""
 
-    def __init__(self, tree: _Tree, key: str, described: Any) -> None:
+    def __init__(self, tree: _OrbaxTree, key: str, described: Any) -> None:
         self._tree = tree
         self._key = key
         shape, chunk = described["shape"], _chunk_shape(described)
@@ -185,7 +185,7 @@ def _chunk_shape(described: Any) -> Any:
     return described["chunks"]
 
 
-class _Tree:
+class _OrbaxTree:
     """A directory with one tree of arrays."""
 
     def __init__(self, directory: Path, prefix: str) -> None:

@@ -21,7 +21,7 @@ from drumline.checkpoints.reader import (
     PIECE_BYTES,
     CheckpointFileError,
     CheckpointFormat,
-    CheckpointReader,
+    SavedTensors,
     Defect,
     TensorEntry,
     dtype_of,
@@ -68,7 +68,7 @@ def file_pieces(entry: TensorEntry) -> Iterator[np.ndarray]:
             yield piece
 
 
-class SafetensorsReader(CheckpointReader):
+class SafetensorsReader(SavedTensors):
     """One file of any program, or several with an index.
 
     Args:
@@ -93,7 +93,7 @@ class SafetensorsReader(CheckpointReader):
             self._add_file(path)
 
     def pieces(self, name: str) -> Iterator[np.ndarray]:
-        """Read the values of a tensor; see `CheckpointReader.pieces`."""
+        """Read the values of a tensor; see `SavedTensors.pieces`."""
         return file_pieces(self.tensors[name])
 
     def defects(self, *, finite: bool = False) -> Iterator[Defect]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from drumline.checkpoints.opening import open_checkpoint, renamed
+from drumline.checkpoints.formats import open_checkpoint, renamed
 from drumline.checkpoints.reader import CheckpointFormat, dtype_of, is_floating
 
 _SHOWN = 5
@@ -37,11 +37,16 @@ def load_weights(
         FileNotFoundError: there is none.
 
     Example:
-        >>> model = keras.Sequential([keras.layers.Dense(10, name="head")])
-        >>> _ = model.build((None, 4))
-        >>> unused = dl.train.load_weights(  # doctest: +SKIP
-        ...     model, "exported", rename={"*": f"{model.name}/*"}
-        ... )
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> values = {"w": dl.Variable(np.eye(2, dtype="f4")), "b": dl.Variable([3.0, 4.0])}
+        >>> saved = dl.train.Checkpoint(**values).write(f"{folder}/ckpt")
+        >>> model = keras.Sequential([keras.layers.Dense(2, name="head")], name="net")
+        >>> model.build((None, 2))
+        >>> rules = {"w/*": "net/head/kernel", "b/*": "net/head/bias"}
+        >>> unused = dl.train.load_weights(model, saved, rules)
+        >>> np.asarray(model.layers[0].bias)
+        array([3., 4.], dtype=float32)
     """
     reader = open_checkpoint(path)
     sources = {new: old for old, new in renamed(reader.tensors, rename or {}).items()}
