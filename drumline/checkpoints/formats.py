@@ -12,7 +12,7 @@ from drumline._local_path import local_path
 from drumline.checkpoints import keras_files, orbax_files
 from drumline.checkpoints.keras_files import HDF5_SIGNATURE, ZIP_SIGNATURE, KerasReader
 from drumline.checkpoints.orbax_files import OrbaxReader
-from drumline.checkpoints.reader import CheckpointFileError, SavedTensors, Defect
+from drumline.checkpoints.reader import CheckpointFileError, Defect, SavedTensors
 from drumline.checkpoints.safetensors_files import (
     INDEX_SUFFIX,
     DrumlineReader,

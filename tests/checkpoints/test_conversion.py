@@ -54,7 +54,10 @@ def test_floating_point_tensors_have_the_dtype_that_is_asked_for(
             {"block/*/*": "layers.*.*", "block/0/bias": "never"},
             {"block/0/kernel": "layers.0.kernel", "block/0/bias": "layers.0.bias"},
         ),
-        ({"block/0/bias": "b", "block/*": "*"}, {"block/0/kernel": "0/kernel", "block/0/bias": "b"}),
+        (
+            {"block/0/bias": "b", "block/*": "*"},
+            {"block/0/kernel": "0/kernel", "block/0/bias": "b"},
+        ),
         ({"scale": "half", "half": "scale"}, {"scale": "half", "half": "scale"}),
         ({"*": "model/*"}, {name: f"model/{name}" for name in TENSORS}),
     ],
@@ -109,9 +112,7 @@ def test_what_cannot_be_written_is_named_and_nothing_is(
         ({}, "'nothing' has no values"),
     ],
 )
-def test_names_that_no_tree_has_are_named(
-    tmp_path: Path, rules: dict[str, str], why: str
-) -> None:
+def test_names_that_no_tree_has_are_named(tmp_path: Path, rules: dict[str, str], why: str) -> None:
     pytest.importorskip("tensorstore", reason="needs TensorStore, which comes with Orbax")
     source = tmp_path / "source.safetensors"
     nothing = {} if rules else {"nothing": np.zeros((0, 2))}

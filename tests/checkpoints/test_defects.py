@@ -1,4 +1,4 @@
-"""`verify_checkpoint` names what is damaged, with file and offset, and survives whatever it reads."""
+"""`verify_checkpoint` names what is damaged, with file and offset, and survives what it reads."""
 
 from __future__ import annotations
 

@@ -101,9 +101,7 @@ def test_what_hugging_faces_package_wrote_in_two_shards_is_restored_by_names(
     values = [np.asarray(weight) for weight in model.weights]
     names = ["0.weight", "0.bias", "1.weight", "1.bias"]
     expected = dict(zip(names, values, strict=True))
-    write_set(
-        tmp_path, {n: expected[n] for n in names[:2]}, {n: expected[n] for n in names[2:]}
-    )
+    write_set(tmp_path, {n: expected[n] for n in names[:2]}, {n: expected[n] for n in names[2:]})
     for number, part in enumerate((names[:2], names[2:]), 1):
         safetensors.save_file(
             {name: expected[name] for name in part},
@@ -126,9 +124,7 @@ def test_orbax_reads_what_is_written(tmp_path: Path, ocp: Any, monkeypatch: Any)
     monkeypatch.setattr(orbax_files, "_GROUP_BYTES", 40)
     monkeypatch.setattr(orbax_files, "PIECE_BYTES", 24)
     (tmp_path / "source.safetensors").write_bytes(plain(TENSORS))
-    place = dl.train.convert_checkpoint(
-        tmp_path / "source.safetensors", tmp_path / "out", "orbax"
-    )
+    place = dl.train.convert_checkpoint(tmp_path / "source.safetensors", tmp_path / "out", "orbax")
     assert dl.train.open_checkpoint(place).tensors["block/0/kernel"].parts == 2
     for checkpointer in (ocp.PyTreeCheckpointer(), ocp.StandardCheckpointer()):
         found = checkpointer.restore(place)
@@ -141,9 +137,7 @@ def test_orbax_reads_what_is_written(tmp_path: Path, ocp: Any, monkeypatch: Any)
         ),
         tree_of({"half": TENSORS["half"], "block/0/kernel": TENSORS["block/0/kernel"]}),
     )
-    some = dl.train.convert_checkpoint(
-        _two(tmp_path), tmp_path / "two", "orbax"
-    )
+    some = dl.train.convert_checkpoint(_two(tmp_path), tmp_path / "two", "orbax")
     placed = ocp.StandardCheckpointer().restore(some, target)
     assert same(placed["half"], TENSORS["half"])
     assert placed["half"].devices() == {jax.devices()[1]}
@@ -171,9 +165,7 @@ def test_what_orbax_wrote_is_read(tmp_path: Path, ocp: Any, kind: str) -> None:
                 tree["steps"] = np.array(step)
                 manager.save(step, args=ocp.args.StandardSave(tree))
     else:
-        handler = ocp.PyTreeCheckpointHandler(
-            use_ocdbt=kind == "zarr3", use_zarr3=kind == "zarr3"
-        )
+        handler = ocp.PyTreeCheckpointHandler(use_ocdbt=kind == "zarr3", use_zarr3=kind == "zarr3")
         ocp.Checkpointer(handler).save(place, args=ocp.args.PyTreeSave(tree))
     found = dl.train.open_checkpoint(place)
     assert found.format == "orbax"
