@@ -76,10 +76,10 @@ def test_what_does_not_fit_changes_nothing(
     tmp_path: Path, changes: dict[str, np.ndarray], rules: dict[str, str], why: str
 ) -> None:
     model = net()
-    before = [np.array(weight) for weight in model.weights]
+    before = [np.array(weight.value) for weight in model.weights]
     with pytest.raises(ValueError, match=why):
         dl.train.load_weights(model, written(tmp_path, **changes), rules)
-    assert all(same(w, value) for w, value in zip(model.weights, before, strict=True))
+    assert all(same(w.value, value) for w, value in zip(model.weights, before, strict=True))
 
 
 def test_a_damaged_checkpoint_changes_nothing(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ def test_a_damaged_checkpoint_changes_nothing(tmp_path: Path) -> None:
     content[content.index(VALUES["1.bias"].tobytes())] ^= 1
     path.write_bytes(content)
     model = net()
-    before = [np.array(weight) for weight in model.weights]
+    before = [np.array(weight.value) for weight in model.weights]
     with pytest.raises(dl.train.CheckpointFileError, match="the checksum of '1.bias' differs"):
         dl.train.load_weights(model, path, RULES)
-    assert all(same(w, value) for w, value in zip(model.weights, before, strict=True))
+    assert all(same(w.value, value) for w, value in zip(model.weights, before, strict=True))
 
 
 def test_a_model_that_is_not_built_is_refused(tmp_path: Path) -> None:
