@@ -1,7 +1,7 @@
 """Paths of the local file system, as opposed to URLs.
 
 ``pathlib`` and ``os.path`` take ``gs://bucket/x`` for a relative path and make a directory ``gs:``
-of it. What can only write locally therefore asks here first.
+of it. What can only write locally therefore asks here first, and has the disk keep it.
 """
 
 from __future__ import annotations
@@ -62,3 +62,12 @@ def _is_protocol(scheme: str) -> bool:
     from fsspec.registry import available_protocols
 
     return scheme in available_protocols()
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Have the disk keep a file's bytes, or a directory's names."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from drumline import _safetensors
-from drumline._local_path import local_path
+from drumline._local_path import local_path, sync
 from drumline._safetensors import SUFFIX, ArrayLayout
 from drumline.checkpoints import orbax_files
 from drumline.checkpoints.formats import open_checkpoint, renamed
@@ -117,7 +117,7 @@ def convert_checkpoint(
         >>> dl.train.open_checkpoint(file).read("v")
         array([1, 2], dtype=bfloat16)
     """
-    final = Path(local_path(destination, "A conversion", "a checkpoint"))
+    final = Path(local_path(destination, "convert_checkpoint", "a checkpoint"))
     form = _writable(to)
     reader = open_checkpoint(source)
     try:
@@ -362,7 +362,7 @@ def _new_directory(final: Path) -> Iterator[Path]:
     try:
         yield directory
         for each in [*directory.rglob("*"), directory]:
-            _sync(each)
+            sync(each)
         if os.path.lexists(final):
             os.rename(final, aside)
         try:
@@ -374,20 +374,11 @@ def _new_directory(final: Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    _sync(final.parent)
+    sync(final.parent)
     if aside.is_dir() and not aside.is_symlink():
         shutil.rmtree(aside)
     else:
         aside.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    """Have the disk keep a file's bytes, or a directory's names."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def with_rules(pairs: Iterable[str], file: Path | None) -> dict[str, str]:

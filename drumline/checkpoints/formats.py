@@ -147,14 +147,24 @@ def _opened(place: _Place) -> SavedTensors:
         return OrbaxReader(*place)
     if _is_of_keras(place):
         return KerasReader(place)
-    if not place.name.endswith(INDEX_SUFFIX) and layout_of(place).own_metadata is not None:
-        return DrumlineReader(place)
-    return SafetensorsReader(place)
+    if place.name.endswith(INDEX_SUFFIX):
+        return SafetensorsReader(place)
+    try:
+        own = layout_of(place).own_metadata
+    except CheckpointFileError as error:
+        if place.name.endswith(_safetensors.SUFFIX):
+            raise
+        reason = (
+            "it begins neither as HDF5 nor as an archive of Keras's, and is no safetensors file: "
+            f"{error.defect.reason}"
+        )
+        raise CheckpointFileError(place, None, reason) from error
+    return SafetensorsReader(place) if own is None else DrumlineReader(place)
 
 
 def _located(path: str | os.PathLike[str]) -> _Place:
     """Find the file, or the trees, that a path means."""
-    found = Path(local_path(path, "A checkpoint", "a checkpoint"))
+    found = Path(local_path(path, "open_checkpoint", "a checkpoint"))
     if found.is_dir():
         return _in_directory(found)
     if found.is_file():

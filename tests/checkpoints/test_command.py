@@ -75,7 +75,10 @@ def test_show_names_what_it_cannot_read(tmp_path: Path) -> None:
     for path in (tmp_path / "text", tmp_path / "none", tmp_path):
         code, text = run("show", path)
         assert code == 1 and text.startswith(f"Failed: {path}")
-    assert run("show", "gs://bucket/x")[0] == 1
+    code, text = run("show", tmp_path / "text")
+    assert "begins neither as HDF5 nor as an archive of Keras's, and is no safetensors" in text
+    code, text = run("show", "gs://bucket/x")
+    assert code == 1 and text.startswith("Failed: open_checkpoint: 'gs://bucket/x' is a URL")
 
 
 def test_verify(tmp_path: Path) -> None:

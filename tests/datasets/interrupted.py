@@ -73,14 +73,14 @@ def main(stage: str, url: str, size: str, sha256: str, data_dir: str, largest: s
 
         archives._write = write_half
     if stage == "write":
-        sync = writing._sync
+        sync = writing.sync
 
         def sync_first(path: Path) -> None:
             sync(path)
             if "test" in path.name:
                 pause()
 
-        writing._sync = sync_first
+        writing.sync = sync_first
     if largest:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(largest), resource.RLIM_INFINITY))
     builder = made(stage, url, size, sha256, data_dir)

@@ -18,6 +18,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from drumline._local_path import sync
 from drumline._memory import available_bytes
 from drumline.data.storage.files.records import TFRecordWriter
 from drumline.data.storage.store.disk_errors import naming
@@ -220,23 +221,15 @@ def write_shards(
                 finally:
                     writer.close()
                 if path is files[-1]:
-                    _sync(path)
+                    sync(path)
                 else:  # while the next one is written
-                    synced.append((path, syncing.submit(_sync, path)))
+                    synced.append((path, syncing.submit(sync, path)))
         for path, done in synced:
             with naming(path):
                 done.result()
     for _ in rest:
         raise AssertionError("more records than were counted")
     return lengths
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -273,10 +266,10 @@ def complete_directory(final: Path) -> Iterator[Path]:
         with naming(final):
             for path in sorted(place.iterdir()):
                 if path.is_file():
-                    _sync(path)
-            _sync(place)
+                    sync(path)
+            sync(place)
             os.rename(place, final)
-            _sync(parent)
+            sync(parent)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise

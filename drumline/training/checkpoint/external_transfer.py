@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from drumline._local_path import sync
 from drumline.training.checkpoint import file_format
 from drumline.training.checkpoint.external_storage import (
     ExternalReader,
@@ -91,7 +92,7 @@ def write_with_external(
             entries[name] |= {"shape": list(variable.shape), "dtype": str(variable._dtype)}
         beside = os.path.relpath(directory, Path(os.path.abspath(path)).parent)
         snapshot.kept = ExternalValues(keeper.format, beside, entries, record)
-        file_format.sync_directory(directory.parent)
+        sync(directory.parent)
         file_format.write(path, snapshot)
     except BaseException:
         if not _is_valid(path, snapshot):
@@ -151,7 +152,7 @@ def write_together(
         beside = os.path.relpath(directory, Path(own).parent)
         snapshot.kept = ExternalValues(store.format, beside, entries, record)
         _require_parts(directory, record["files"])
-        file_format.sync_directory(directory.parent)
+        sync(directory.parent)
         file_format.write(own, snapshot)
         remove_others(own, directory)
         then()

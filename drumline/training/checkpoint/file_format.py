@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from drumline import _safetensors
-from drumline._local_path import local_path
+from drumline._local_path import local_path, sync
 from drumline._safetensors import SUFFIX, ArrayLayout
 from drumline.training.checkpoint.external_storage import ExternalValues
 from drumline.training.checkpoint.snapshot import CheckpointContents
@@ -75,7 +75,7 @@ def replacing(final: Path) -> Iterator[IO[bytes]]:
             error.filename = str(final)
         Path(file.name).unlink(missing_ok=True)
         raise
-    sync_directory(final.parent)
+    sync(final.parent)
 
 
 def saved_token(path: str | os.PathLike[str]) -> str | None:
@@ -177,15 +177,6 @@ def checkpoint_path(path: str | os.PathLike[str], operation: str = "Checkpoint")
         ValueError: if it is a URL.
     """
     return local_path(path, operation, "a checkpoint")
-
-
-def sync_directory(directory: Path) -> None:
-    """Have the disk keep the names in `directory`."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _locked_file(final: Path) -> IO[bytes]:

@@ -73,14 +73,14 @@ def test_a_disk_that_is_full_when_a_file_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """Files but the last are synced by a thread; what fails there is named, too."""
-    sync = writing._sync
+    sync = writing.sync
 
     def full(path: Path) -> None:
         if f"-0000{number}-of-" in path.name:
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(path)
 
-    monkeypatch.setattr(writing, "_sync", full)
+    monkeypatch.setattr(writing, "sync", full)
     with pytest.raises(OSError, match=f"free space .*train.tfrecord-0000{number}-of-00003"):
         Squares(data_dir=tmp_path).download_and_prepare(num_shards=3)
     assert left(tmp_path / "squares") == []
